@@ -1,0 +1,101 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wholestep/array.h"
+#include "wholestep/device.h"
+#include "wholestep/graph.h"
+#include "wholestep/optim.h"
+#include "wholestep/session.h"
+
+namespace wholestep {
+
+/// `[loss, aux...]` of one step or evaluation, computed before the update.
+struct StepResult {
+  std::vector<Array> values;
+  /// The first value as float.
+  float loss() const { return static_cast<float>(values.at(0).item()); }
+};
+
+/// One optimizer tensor: slot `slot` of parameter `param`.
+struct OptimizerState {
+  struct Entry {
+    std::string param;
+    std::string slot;
+    Array value;
+  };
+  std::vector<Entry> entries;
+  std::int64_t steps = 0;                       ///< steps of the trainer
+  std::vector<std::int64_t> param_steps;        ///< steps of each trainable parameter (fewer where it was frozen)
+};
+
+/// Trains with forward, backward and update compiled into one program whose state stays on the device.
+/// Move-only; not for use by two threads at once.
+class ResidentTrainer {
+ public:
+  /// `graph`: its first output is the loss, a float scalar. `train`: names of parameters to train. `initial`: values of all
+  /// parameters; those not in `train` are uploaded once and never change.
+  /// Throws `no_outputs`, `loss_not_scalar`, `nothing_to_train`, `not_a_parameter`, `duplicate_name`, `missing_initial_value`,
+  /// `wrong_length`, `dtype_mismatch`, `unknown_name` (an initial value for no parameter), `device_unavailable`.
+  ResidentTrainer(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial, Optimizer optimizer,
+                  Device device = Device::cpu(), CompileOptions options = {});
+  ResidentTrainer(ResidentTrainer&&) noexcept;
+  ResidentTrainer& operator=(ResidentTrainer&&) noexcept;
+  ~ResidentTrainer();
+
+  /// Adds a program for other input shapes on the same state. `graph` must have the same parameters and outputs (`checkpoint_mismatch`
+  /// otherwise). A step or evaluation takes the program whose input shapes fit.
+  void specialise(const Graph& graph);
+  /// Called with the leading extent of the inputs when no program fits them; its graph is then specialised.
+  void set_graph_builder(std::function<Graph(std::int64_t batch)> builder);
+
+  /// One step. Throws as `CompiledGraph::run`, before anything has changed.
+  StepResult step(const Inputs& inputs);
+  /// One step per batch; their losses.
+  std::vector<float> run(std::span<const Inputs> batches);
+  /// `[loss, aux...]` by a program without backward or update; moves nothing.
+  StepResult forward_only(const Inputs& inputs);
+
+  /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or negative.
+  void set_lr(double lr);
+  double lr() const;
+  /// A frozen parameter and its optimizer state do not move, and its step count stands still. False for a name that is not trainable.
+  bool set_frozen(const std::string& name, bool frozen);
+  bool is_frozen(const std::string& name) const;
+
+  const std::vector<std::string>& trainable() const;
+  /// Steps taken.
+  std::int64_t steps() const;
+  const Device& device() const;
+  bool is_resident() const;
+  /// Report of the step program.
+  std::string explain() const;
+  const ProgramStats& stats() const;
+
+  /// Current values of the trainable parameters, in order.
+  NamedArrays params() const;
+  /// Current value of any parameter. Throws `unknown_name`.
+  Array param(const std::string& name) const;
+  /// Overwrites parameters, trained or fixed. All or nothing. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
+  void set_params(const Inputs& values);
+  OptimizerState optimizer_state() const;
+  /// All or nothing. Throws `checkpoint_mismatch` where entries are not exactly those of this optimizer.
+  void restore_optimizer_state(const OptimizerState& state);
+
+  /// Writes parameters, optimizer state and counters as safetensors: to a temporary file beside `path`, synced, then
+  /// renamed, so `path` always holds a whole checkpoint. `extra` goes into the metadata. Throws `io_error`.
+  void save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra = {}) const;
+  /// Reads what `save` wrote; all or nothing. Returns `extra`. Throws `file_not_found`, `file_truncated`, `file_malformed`, `checkpoint_mismatch`.
+  std::vector<std::pair<std::string, std::string>> load(const std::string& path);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace wholestep

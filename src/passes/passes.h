@@ -1,0 +1,30 @@
+#pragma once
+// Graph-to-graph passes, and the order in which a program takes them.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "wholestep/graph.h"
+
+namespace wholestep::passes {
+
+/// Removes nodes that no output and no update needs. Inputs, parameters and states stay: they are the program's signature.
+Graph eliminate_dead(const Graph& graph);
+/// Gives equal nodes one id.
+Graph share_common(const Graph& graph);
+/// Algebra that changes no bits of any result, NaN, infinity and signed zero included, by the rule table in simplify.cpp.
+Graph simplify(const Graph& graph);
+/// Replaces composites by primitives, those for which `keep` is true excepted.
+Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {});
+
+struct Pass {
+  std::string name;
+  std::function<Graph(const Graph&)> run;
+};
+
+/// What every program goes through, in order. After it, only primitives are left.
+const std::vector<Pass>& pipeline();
+/// The graph after the pass called `last` (all of them where empty). Throws `unknown_name` listing the passes.
+Graph run_pipeline(const Graph& graph, const std::string& last = {}, bool verify_each = false);
+
+}  // namespace wholestep::passes
