@@ -7,7 +7,8 @@
 namespace wholestep::optim {
 
 /// Throws `invalid_argument`, "AdamW: beta1 must be in [0, 1), got 1.5", unless `ok`.
-void require(bool ok, std::string_view optimizer, std::string_view hyper_parameter, std::string_view range, double value);
+void require(bool ok, std::string_view optimizer, std::string_view hyper_parameter, std::string_view range,
+             double value);
 /// Requires a finite value of at least zero.
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires 0 <= value < 1.

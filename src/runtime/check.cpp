@@ -61,10 +61,14 @@ void check_data(const std::string& what, const TensorType& type, const ArrayView
 
 void check_indices(const std::string& what, const ArrayView& view, std::int64_t bound) {
   switch (view.type.dtype) {
-    case DType::i64: return check_each_index<std::int64_t>(what, view, bound);
-    case DType::i32: return check_each_index<std::int32_t>(what, view, bound);
-    case DType::u8: return check_each_index<std::uint8_t>(what, view, bound);
-    default: return;
+    case DType::i64:
+      return check_each_index<std::int64_t>(what, view, bound);
+    case DType::i32:
+      return check_each_index<std::int32_t>(what, view, bound);
+    case DType::u8:
+      return check_each_index<std::uint8_t>(what, view, bound);
+    default:
+      return;
   }
 }
 

@@ -67,7 +67,7 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
 /// Names the file that holds `address`, with its size and time: code kept by another build is never taken for ours.
 void add_build_of(Fingerprint& key, const void* address) {
   Dl_info where{};
-  struct stat file {};
+  struct stat file{};
   if (!dladdr(address, &where) || !where.dli_fname || stat(where.dli_fname, &file) != 0) return;
   key.add(std::string_view(where.dli_fname));
   key.add(static_cast<std::uint64_t>(file.st_size));
@@ -152,9 +152,9 @@ std::unique_ptr<Program> compile(const Graph& graph, const Device& device, const
   }
 
   const backend::BuildOptions build{options.fast_math, key, cache_directory(options)};
-  auto executable =
-      timed(stages, "build", [&] { return backend->build(lowered->plan, lowered->graph, build); });
-  return std::make_unique<Program>(device, backend, std::move(lowered), std::move(executable), std::move(stages), share);
+  auto executable = timed(stages, "build", [&] { return backend->build(lowered->plan, lowered->graph, build); });
+  return std::make_unique<Program>(device, backend, std::move(lowered), std::move(executable), std::move(stages),
+                                   share);
 }
 
 }  // namespace wholestep::runtime

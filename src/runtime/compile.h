@@ -20,8 +20,8 @@ struct StageTime {
 /// What compiling makes of a graph before a backend turns it into code. Never changed afterwards, so that equal
 /// compiles share one.
 struct Lowered {
-  Graph source;   // as written
-  Graph graph;    // what the plan was made from
+  Graph source;  // as written
+  Graph graph;   // what the plan was made from
   plan::Plan plan;
   std::vector<StageTime> stages;
 };

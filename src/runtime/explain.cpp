@@ -10,11 +10,16 @@ namespace {
 
 std::string_view role_name(plan::BufferRole role) {
   switch (role) {
-    case plan::BufferRole::input: return "input";
-    case plan::BufferRole::resident: return "resident";
-    case plan::BufferRole::constant: return "constant";
-    case plan::BufferRole::output: return "output";
-    case plan::BufferRole::scratch: return "scratch";
+    case plan::BufferRole::input:
+      return "input";
+    case plan::BufferRole::resident:
+      return "resident";
+    case plan::BufferRole::constant:
+      return "constant";
+    case plan::BufferRole::output:
+      return "output";
+    case plan::BufferRole::scratch:
+      return "scratch";
   }
   return "";
 }
@@ -27,8 +32,8 @@ std::string ops_of(const schedule::Nest& nest, const Graph& graph) {
 
 void append_kernels(std::string& out, const Lowered& lowered) {
   const plan::Plan& plan = lowered.plan;
-  out += fmt::format("kernels ({}) in phases ({}), {} barriers\n", plan.nests.size(), plan.phases.size(),
-                     plan.barriers());
+  out +=
+      fmt::format("kernels ({}) in phases ({}), {} barriers\n", plan.nests.size(), plan.phases.size(), plan.barriers());
   for (std::size_t i = 0; i < plan.phases.size(); ++i) {
     out += fmt::format("  phase {}{}\n", i, plan.phases[i].serial ? " (one worker)" : "");
     for (const plan::Launch& launch : plan.phases[i].launches) {
@@ -74,7 +79,8 @@ std::string Program::explain() const {
 
   std::vector<std::string> outputs;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    outputs.push_back(fmt::format("output {}: {}, {} bytes", i, to_string(outputs_[i].type), num_bytes(outputs_[i].type)));
+    outputs.push_back(
+        fmt::format("output {}: {}, {} bytes", i, to_string(outputs_[i].type), num_bytes(outputs_[i].type)));
   }
   append_lines(out, "read back per run, where asked for", outputs);
   append_lines(out, "plan", plan.notes);

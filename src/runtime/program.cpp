@@ -138,10 +138,10 @@ Array Program::download(const std::string& name) const {
 
 void Program::share_state_of(const Program& other) {
   if (backend_ != other.backend_) {
-    throw Error(ErrorCode::device_unavailable,
-                fmt::format("{}: cannot share memory between devices: {} with {} threads, and {} with {}",
-                            lowered_->source.name(), device_.name, device_.threads, other.device_.name,
-                            other.device_.threads));
+    throw Error(
+        ErrorCode::device_unavailable,
+        fmt::format("{}: cannot share memory between devices: {} with {} threads, and {} with {}",
+                    lowered_->source.name(), device_.name, device_.threads, other.device_.name, other.device_.threads));
   }
   for (const Resident& mine : residents_) {
     const Resident* theirs = other.find_resident(mine.name);
@@ -273,8 +273,8 @@ void Program::refuse_name(std::string_view name) const {
   for (std::size_t i : expected_) {
     known += fmt::format("{}\"{}\" ({})", known.empty() ? "" : ", ", inputs_[i].name, to_string(inputs_[i].type));
   }
-  throw Error(ErrorCode::unknown_name, fmt::format("{}: no input is called \"{}\"; inputs: {}",
-                                                   lowered_->source.name(), name, known.empty() ? "none" : known));
+  throw Error(ErrorCode::unknown_name, fmt::format("{}: no input is called \"{}\"; inputs: {}", lowered_->source.name(),
+                                                   name, known.empty() ? "none" : known));
 }
 
 bool Program::accepts(const Inputs& inputs) {
@@ -316,7 +316,8 @@ void Program::check_wanted(const std::vector<int>& wanted) const {
 void Program::bind_inputs() {
   for (const Input& input : inputs_) {
     // Inputs are only read; the interface has one function for both directions.
-    if (!input.handle) executable_->bind_host(input.buffer, const_cast<void*>(input.attached ? input.attached : input.given));
+    if (!input.handle)
+      executable_->bind_host(input.buffer, const_cast<void*>(input.attached ? input.attached : input.given));
   }
 }
 

@@ -21,7 +21,8 @@ using train::Specialisation;
 std::vector<CheckpointTensor> list_checkpoint_tensors(const Graph& graph, const std::vector<std::string>& names,
                                                       const OptimizerRule& rule) {
   std::vector<CheckpointTensor> tensors;
-  for (NodeId id : graph.nodes_of("param")) tensors.push_back({graph.node(id).name, graph.node(id).name, graph.node(id).type});
+  for (NodeId id : graph.nodes_of("param"))
+    tensors.push_back({graph.node(id).name, graph.node(id).name, graph.node(id).type});
   for (const std::string& name : names) {
     for (const OptimizerSlot& slot : rule.slots(graph.node(graph.find_id(name)).type)) {
       const std::string state = train::slot_state(name, slot.name);
@@ -50,9 +51,9 @@ bool takes(const Graph& graph, const Inputs& inputs) {
 bool same_inputs(const Graph& a, const Graph& b) {
   const std::vector<NodeId> of_a = a.nodes_of("input"), of_b = b.nodes_of("input");
   return of_a.size() == of_b.size() && std::ranges::all_of(of_a, [&](NodeId id) {
-    const NodeId other = b.find_id(a.node(id).name);
-    return other >= 0 && b.node(other).type == a.node(id).type;
-  });
+           const NodeId other = b.find_id(a.node(id).name);
+           return other >= 0 && b.node(other).type == a.node(id).type;
+         });
 }
 
 }  // namespace

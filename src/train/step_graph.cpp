@@ -11,8 +11,8 @@ namespace {
 
 void reserve(const Graph& graph, const std::string& name, const std::string& purpose) {
   if (graph.find_id(name) < 0) return;
-  throw Error(ErrorCode::duplicate_name, fmt::format("{}: the name \"{}\" is reserved for {}, but the graph has it",
-                                                     graph.name(), name, purpose));
+  throw Error(ErrorCode::duplicate_name,
+              fmt::format("{}: the name \"{}\" is reserved for {}, but the graph has it", graph.name(), name, purpose));
 }
 
 Tensor declare_input(Graph& graph, const std::string& name, Shape shape, DType dtype) {

@@ -64,8 +64,9 @@ void check_trainable(const Graph& graph, const std::vector<std::string>& train) 
       fail(ErrorCode::duplicate_name, graph, fmt::format("parameter \"{}\" is twice in the trainable ones", name));
     }
     if (!is_float(graph.node(id).type.dtype)) {
-      fail(ErrorCode::dtype_mismatch, graph, fmt::format("parameter \"{}\" is {}: only floating-point ones can be trained",
-                                                         name, to_string(graph.node(id).type)));
+      fail(ErrorCode::dtype_mismatch, graph,
+           fmt::format("parameter \"{}\" is {}: only floating-point ones can be trained", name,
+                       to_string(graph.node(id).type)));
     }
   }
 }
@@ -94,8 +95,8 @@ void check_same_model(const Graph& graph, const Graph& other) {
   check_same_signature(graph, other, "param");
   check_same_signature(graph, other, "state");
   if (graph.outputs().size() != other.outputs().size()) {
-    fail(ErrorCode::checkpoint_mismatch, other, fmt::format("not the same model: {} outputs, expected {}",
-                                                            other.outputs().size(), graph.outputs().size()));
+    fail(ErrorCode::checkpoint_mismatch, other,
+         fmt::format("not the same model: {} outputs, expected {}", other.outputs().size(), graph.outputs().size()));
   }
 }
 

@@ -55,7 +55,8 @@ void check_tensors(const std::string& path, const std::vector<CheckpointTensor>&
     in_file.erase(found);
   }
   for (const auto& [name, value] : given) {
-    if (in_file.contains(name)) differences.push_back(fmt::format("\"{}\" ({}) is not in the model", name, to_string(value.type())));
+    if (in_file.contains(name))
+      differences.push_back(fmt::format("\"{}\" ({}) is not in the model", name, to_string(value.type())));
   }
   if (differences.empty()) return;
   constexpr std::size_t kShown = 8;
@@ -197,7 +198,8 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
     }
   }
   if (entries.size() != expected) {
-    mismatch(fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
+    mismatch(
+        fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
   }
   if (given.param_steps.size() != state_->names.size()) {
     mismatch(fmt::format("optimizer state: step counts of {} parameters, expected {}", given.param_steps.size(),
@@ -214,7 +216,8 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
   state_->param_steps = given.param_steps;
 }
 
-void ResidentTrainer::save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra) const {
+void ResidentTrainer::save(const std::string& path,
+                           const std::vector<std::pair<std::string, std::string>>& extra) const {
   std::vector<std::pair<std::string, std::string>> metadata{{"format", std::string(kFormat)},
                                                             {"version", std::string(kVersion)},
                                                             {"optimizer", state_->optimizer->name()},
