@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -42,7 +44,7 @@ using Literal = std::shared_ptr<const Array>;
 /// Value of an op attribute.
 using AttrValue = std::variant<bool, std::int64_t, double, std::string, DType, std::vector<std::int64_t>, Literal>;
 
-/// Attributes of a node, in the order given.
+/// Attributes of a node, each name once.
 class Attrs {
  public:
   Attrs() = default;
@@ -58,7 +60,7 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   void set(std::string name, AttrValue value);
   const std::vector<std::pair<std::string, AttrValue>>& items() const { return items_; }
-  /// Deep comparison: literals by type and bytes.
+  /// Deep comparison, in any order: literals by type and bytes, doubles by their bits.
   bool operator==(const Attrs& other) const;
 
  private:
@@ -88,6 +90,9 @@ struct Init {
   static Init normal(double mean, double stddev) { return {Kind::normal, mean, stddev}; }
 };
 
+/// The `Init` of a node of op "param". Throws `invalid_graph` where its attributes are not those of one.
+Init init_of(const Node& param);
+
 /// A new value for a parameter or state, stored after everything in the run has read the old one.
 struct Update {
   NodeId target;
@@ -103,7 +108,8 @@ class Graph {
 
   const std::string& name() const { return name_; }
 
-  /// A value given at each run. Throws `duplicate_name`; `invalid_argument` for an empty name or a negative extent.
+  /// A value given at each run. Throws `duplicate_name`; `invalid_argument` for an empty name, a negative
+  /// extent or more than 2^62 elements.
   Tensor input(const std::string& name, Shape shape, DType dtype = DType::f32);
   /// A value that lives on the device and can be trained. `init` is what `initial_values` gives it.
   Tensor param(const std::string& name, Shape shape, DType dtype = DType::f32, Init init = Init::zeros());
@@ -111,7 +117,8 @@ class Graph {
   Tensor state(const std::string& name, Shape shape, DType dtype = DType::f32);
   /// A tensor known now.
   Tensor constant(Array value);
-  /// A scalar of `dtype`, rounded to it.
+  /// A scalar of `dtype`, rounded to it. Throws `invalid_argument` where `dtype` is an integer type or boolean that does
+  /// not have `value`.
   Tensor constant(double value, DType dtype);
   /// A scalar value broadcast to `shape`.
   Tensor full(Shape shape, double value, DType dtype);
@@ -148,11 +155,13 @@ class Graph {
  private:
   Tensor append(Node node);
   Tensor declare(std::string_view op, const std::string& name, TensorType type, Attrs attrs);
+  void check_owned(std::string_view what, const Tensor& tensor) const;
   std::string name_;
   std::vector<Node> nodes_;
   std::vector<NodeId> outputs_;
   std::vector<Update> updates_;
-  std::vector<std::pair<std::string, NodeId>> names_;  // sorted
+  std::map<std::string, NodeId, std::less<>> names_;           // of inputs, parameters and states
+  std::unordered_map<NodeId, std::size_t> update_of_;          // position in updates_ by target
 };
 
 /// Checks every node against the op table, topological order, names, outputs and updates. Throws `invalid_graph`.
