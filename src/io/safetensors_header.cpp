@@ -195,6 +195,10 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 }  // namespace
 
 SafeTensorsHeader parse_safetensors_header(std::string_view text, const std::string& path) {
+  // The parser takes a zero byte for the end of its text, whatever follows.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos) {
+    throw Error(ErrorCode::file_malformed, fmt::format("{}: not JSON at byte {} of the header", path, zero));
+  }
   HeaderReader reader;
   if (!Json::sax_parse(text.begin(), text.end(), &reader)) {
     throw Error(ErrorCode::file_malformed, fmt::format("{}: {}", path, reader.problem));

@@ -1,32 +1,32 @@
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <vector>
 
 #include "core/random.h"
-#include "wholestep/error.h"
 #include "wholestep/graph.h"
 
 namespace wholestep {
 namespace {
 
 Array initial_value(const Node& param, std::uint64_t seed) {
-  const std::string& init = param.attrs.get<std::string>("init");
-  const double a = param.attrs.get<double>("a");
-  const double b = param.attrs.get<double>("b");
+  const Init init = init_of(param);
   std::vector<double> values(static_cast<std::size_t>(num_elements(param.type.shape)));
   random::Stream stream(seed, random::hash_name(param.name.data(), param.name.size()));
-  if (init == "ones") {
-    values.assign(values.size(), 1.0);
-  } else if (init == "constant") {
-    values.assign(values.size(), a);
-  } else if (init == "uniform") {
-    for (double& value : values) value = a + (b - a) * stream.uniform();
-  } else if (init == "normal") {
-    for (double& value : values) value = a + b * stream.normal();
-  } else if (init != "zeros") {
-    throw Error(ErrorCode::invalid_graph, fmt::format("parameter \"{}\": init \"{}\" is not zeros, ones, constant, "
-                                                      "uniform or normal",
-                                                      param.name, init));
+  const auto fill = [&](const auto& next) { std::generate(values.begin(), values.end(), next); };
+  switch (init.kind) {
+    case Init::Kind::zeros:
+      break;
+    case Init::Kind::ones:
+      fill([] { return 1.0; });
+      break;
+    case Init::Kind::constant:
+      fill([&] { return init.a; });
+      break;
+    case Init::Kind::uniform:
+      fill([&] { return init.a + (init.b - init.a) * stream.uniform(); });
+      break;
+    case Init::Kind::normal:
+      fill([&] { return init.a + init.b * stream.normal(); });
+      break;
   }
   return Array::from_doubles(param.type, values);
 }

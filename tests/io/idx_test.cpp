@@ -111,7 +111,7 @@ TEST(Idx, RefusesExtentsWhoseProductOverflows) {
 }
 
 TEST(Idx, RefusesAPromiseOfMoreThanAnyMemoryByReadingWhatIsThere) {
-  expect_refused(ErrorCode::file_truncated, {"4611686009837453312"}, idx(0x08, {0x7fffffff, 0x80000000}, "abc"));
+  expect_refused(ErrorCode::file_truncated, {"4611686016279904256"}, idx(0x08, {0x7fffffff, 0x80000000}, "abc"));
   expect_refused(ErrorCode::file_truncated, {"holds 3"}, gzip(idx(0x08, {0x7fffffff, 0x80000000}, "abc")));
 }
 
