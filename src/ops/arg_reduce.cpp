@@ -62,14 +62,10 @@ Tensor arg(std::string_view op, Tensor x, std::int64_t axis, bool keepdims) {
 
 /// Position (i64) of the largest element along `axis`: the first of equal ones, the first NaN where there is one.
 /// Throws `invalid_argument` where the axis is empty or missing.
-Tensor argmax(Tensor x, std::int64_t axis, bool keepdims /* = false */) {
-  return arg("argmax", x, axis, keepdims);
-}
+Tensor argmax(Tensor x, std::int64_t axis, bool keepdims /* = false */) { return arg("argmax", x, axis, keepdims); }
 
 /// Position (i64) of the smallest element along `axis`, otherwise as `argmax`.
-Tensor argmin(Tensor x, std::int64_t axis, bool keepdims /* = false */) {
-  return arg("argmin", x, axis, keepdims);
-}
+Tensor argmin(Tensor x, std::int64_t axis, bool keepdims /* = false */) { return arg("argmin", x, axis, keepdims); }
 
 void register_arg_reduce(OpTable& table) {
   const auto along = [](std::int64_t axis, bool keepdims) { return Attrs{{"axis", axis}, {"keepdims", keepdims}}; };

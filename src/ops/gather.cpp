@@ -5,9 +5,7 @@ namespace wholestep {
 namespace {
 
 // Elements of one row of `table`.
-std::int64_t row_size(const Shape& table) {
-  return rules::elements({table.begin() + 1, table.end()});
-}
+std::int64_t row_size(const Shape& table) { return rules::elements({table.begin() + 1, table.end()}); }
 
 void check_table(const InferArgs& args, const TensorType& table, const TensorType& indices) {
   if (table.shape.empty()) args.fail(ErrorCode::shape_mismatch, "expected a first operand of rank 1 or more");

@@ -123,9 +123,7 @@ Tensor decompose_count_correct(Graph&, const Node&, const std::vector<Tensor>& o
   return reduce_sum(cast(hits, DType::i32));
 }
 
-std::int64_t classes_of(const std::vector<TensorType>& operands, const Attrs&) {
-  return operands[0].shape.back();
-}
+std::int64_t classes_of(const std::vector<TensorType>& operands, const Attrs&) { return operands[0].shape.back(); }
 
 }  // namespace
 

@@ -50,12 +50,8 @@ void fold(const EvalArgs& args, double real_start, std::int64_t integer_start, c
   });
 }
 
-double larger(double a, double b) {
-  return std::isnan(a) || a > b ? a : b;
-}
-double smaller(double a, double b) {
-  return std::isnan(a) || a < b ? a : b;
-}
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
 void evaluate_sum(const EvalArgs& args) {
   fold(args, 0, 0, [](double a, double b) { return a + b; }, rules::wrapping_add);
@@ -198,9 +194,7 @@ Tensor reduce_sum(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = f
 }
 
 /// Sum of all elements, a scalar.
-Tensor reduce_sum(Tensor x) {
-  return reduce_all("reduce_sum", x);
-}
+Tensor reduce_sum(Tensor x) { return reduce_all("reduce_sum", x); }
 
 /// `reduce_sum`.
 Tensor sum(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false */) {
@@ -208,9 +202,7 @@ Tensor sum(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false */
 }
 
 /// `reduce_sum` of all elements.
-Tensor sum(Tensor x) {
-  return reduce_sum(x);
-}
+Tensor sum(Tensor x) { return reduce_sum(x); }
 
 /// Product over `axes`; 1 over no elements. Otherwise as `reduce_sum`.
 Tensor reduce_prod(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false */) {
@@ -218,9 +210,7 @@ Tensor reduce_prod(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = 
 }
 
 /// Product of all elements, a scalar.
-Tensor reduce_prod(Tensor x) {
-  return reduce_all("reduce_prod", x);
-}
+Tensor reduce_prod(Tensor x) { return reduce_all("reduce_prod", x); }
 
 /// `reduce_prod`.
 Tensor prod(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false */) {
@@ -228,9 +218,7 @@ Tensor prod(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false *
 }
 
 /// `reduce_prod` of all elements.
-Tensor prod(Tensor x) {
-  return reduce_prod(x);
-}
+Tensor prod(Tensor x) { return reduce_prod(x); }
 
 /// Largest element over `axes`; NaN where one is NaN; -infinity or the smallest integer over no elements. Throws
 /// `invalid_argument`.
@@ -239,9 +227,7 @@ Tensor reduce_max(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = f
 }
 
 /// Largest of all elements, a scalar.
-Tensor reduce_max(Tensor x) {
-  return reduce_all("reduce_max", x);
-}
+Tensor reduce_max(Tensor x) { return reduce_all("reduce_max", x); }
 
 /// Smallest element over `axes`; NaN where one is NaN; infinity or the largest integer over no elements. Throws
 /// `invalid_argument`.
@@ -250,9 +236,7 @@ Tensor reduce_min(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = f
 }
 
 /// Smallest of all elements, a scalar.
-Tensor reduce_min(Tensor x) {
-  return reduce_all("reduce_min", x);
-}
+Tensor reduce_min(Tensor x) { return reduce_all("reduce_min", x); }
 
 /// Arithmetic mean over `axes`; NaN over no elements. Throws `invalid_argument`, `dtype_mismatch` unless floating
 /// point.
@@ -261,9 +245,7 @@ Tensor reduce_mean(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = 
 }
 
 /// Mean of all elements, a scalar.
-Tensor reduce_mean(Tensor x) {
-  return reduce_all("reduce_mean", x);
-}
+Tensor reduce_mean(Tensor x) { return reduce_all("reduce_mean", x); }
 
 /// `reduce_mean`.
 Tensor mean(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false */) {
@@ -271,9 +253,7 @@ Tensor mean(Tensor x, std::vector<std::int64_t> axes, bool keepdims /* = false *
 }
 
 /// `reduce_mean` of all elements.
-Tensor mean(Tensor x) {
-  return reduce_mean(x);
-}
+Tensor mean(Tensor x) { return reduce_mean(x); }
 
 void register_reduce(OpTable& table) {
   const auto over = [](Extents axes, bool keepdims) {

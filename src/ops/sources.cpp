@@ -25,9 +25,7 @@ OpDef named_source(std::string name, std::string doc) {
   return def;
 }
 
-Literal literal(Array array) {
-  return std::make_shared<const Array>(std::move(array));
-}
+Literal literal(Array array) { return std::make_shared<const Array>(std::move(array)); }
 
 }  // namespace
 
