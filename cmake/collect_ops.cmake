@@ -2,7 +2,7 @@
 # documentation are written once, beside its definition.
 #
 # A block of `///` lines directly above a definition `Tensor name(...) {` at the start of a line becomes a declaration.
-# `/* = value */` after a parameter becomes its default. A file `x.cpp` must define `void register_x(OpTable&)`.
+# `/* = value */` after a parameter becomes its default. A file `x.cpp` with ops defines `void register_x(OpTable&)`.
 #
 #   cmake -DSOURCES=a.cpp;b.cpp -DHEADER=ops.h -DREGISTRY=register_ops.cpp -P collect_ops.cmake
 set(header "#pragma once\n// Generated from src/ops/ by cmake/collect_ops.cmake.\n#include <cstdint>\n#include <vector>\n\n#include \"wholestep/graph.h\"\n\nnamespace wholestep {\n")
@@ -10,9 +10,11 @@ set(declarations "")
 set(calls "")
 foreach(source IN LISTS SOURCES)
   get_filename_component(stem ${source} NAME_WE)
-  string(APPEND declarations "void register_${stem}(OpTable& table);\n")
-  string(APPEND calls "  register_${stem}(table);\n")
   file(READ ${source} text)
+  if(text MATCHES "void register_${stem}\\(")
+    string(APPEND declarations "void register_${stem}(OpTable& table);\n")
+    string(APPEND calls "  register_${stem}(table);\n")
+  endif()
   # CMake lists break at semicolons and brackets: hide them while splitting into lines.
   string(REPLACE ";" "\\;" text "${text}")
   string(REPLACE "[" "<<lb>>" text "${text}")
@@ -26,14 +28,12 @@ foreach(source IN LISTS SOURCES)
     elseif(NOT doc STREQUAL "" AND (NOT pending STREQUAL "" OR line MATCHES "^(std::vector<Tensor>|Tensor) [a-z_0-9]+ ?\\("
            OR line MATCHES "^Tensor operator"))
       string(APPEND pending "${line}\n")
-      if(line MATCHES "\\{$")
-        string(REGEX REPLACE " \\{\n$" ";" pending "${pending}")
+      if(line MATCHES "[{}]$")
+        string(REGEX REPLACE "\\) \\{.*$" ");" pending "${pending}")
         string(REGEX REPLACE "/\\* (= [^*]*) \\*/" "\\1" pending "${pending}")
         string(APPEND header "\n${doc}${pending}\n")
         set(doc "")
         set(pending "")
-      elseif(line MATCHES "\\}$")
-        message(FATAL_ERROR "${source}: an op builder's body starts on a new line:\n${pending}")
       endif()
     else()
       set(doc "")
