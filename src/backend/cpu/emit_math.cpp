@@ -178,4 +178,73 @@ Value* Emitter::tanh_f32(Value* x) {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);
 }
 
+// x * polynomial below 1; 1 - erfc above, with the polynomial of log(erfc).
+Value* Emitter::erf_f32(Value* x) {
+  Type* type = x->getType();
+  Value* magnitude = intrinsic(llvm::Intrinsic::fabs, x);
+  Value* square = b_.CreateFMul(x, x);
+  Value* q = polynomial(square, {1.283791661e-01, -3.761263788e-01, 1.128378212e-01, -2.686543018e-02, 5.221031606e-03,
+                                 -8.484080317e-04, 1.126595889e-04, -9.667044651e-06});
+  Value* near = mul_add(q, magnitude, magnitude);
+  // Beyond 4.2 the result is 1; NaN passes the comparison unchanged.
+  Value* end = ConstantFP::get(type, 4.2);
+  Value* one = ConstantFP::get(type, 1.0);
+  Value* t = b_.CreateSelect(b_.CreateFCmpOLT(end, magnitude), end, magnitude);
+  Value* logarithm =
+      polynomial(t, {3.822009312e-04, -1.130543351e+00, -6.311681271e-01, -1.108606979e-01, 2.699299529e-02,
+                     -5.028518382e-03, 6.782016717e-04, -6.138932804e-05, 3.271955393e-06, -7.537243363e-08});
+  Value* far = b_.CreateFSub(one, exp_f32(logarithm));
+  Value* result = b_.CreateSelect(b_.CreateFCmpOLT(magnitude, one), near, far);
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, result, x);
+}
+
+// Quadrants by a three-part pi / 2, whose products with a quadrant number are exact in fma. Larger arguments, and
+// processors without fma, are left to the library.
+Value* Emitter::sine_f32(Value* x, bool cosine) {
+  constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
+  constexpr double kLargest = 50000.0;
+  const char* name = cosine ? "cos" : "sin";
+  if (!target_.schedule.has_fma) return call_library(name, DType::f32, {x});
+  Type* type = x->getType();
+  Type* i32 = shaped(b_.getInt32Ty(), type);
+  Value* rounder = ConstantFP::get(type, kRounder);
+  Value* shifted = mul_add(x, ConstantFP::get(type, kTwoOverPi), rounder);
+  Value* count = b_.CreateFSub(shifted, rounder);
+  Value* r = x;
+  for (const double part : {0x1.921fb6p+0, -0x1.777a5cp-25, -0x1.ee59dap-50})
+    r = mul_add(count, ConstantFP::get(type, -part), r);
+  Value* square = b_.CreateFMul(r, r);
+  Value* s = polynomial(square, {-1.666666716e-01, 8.333331905e-03, -1.984008704e-04, 2.724992555e-06});
+  Value* sine = mul_add(b_.CreateFMul(s, square), r, r);
+  Value* c = polynomial(square, {4.166666791e-02, -1.388888806e-03, 2.480059993e-05, -2.730095900e-07});
+  Value* one = ConstantFP::get(type, 1.0);
+  Value* cosine_value = mul_add(b_.CreateFMul(square, square), c, mul_add(square, ConstantFP::get(type, -0.5), one));
+  Value* quadrant = b_.CreateBitCast(shifted, i32);
+  if (cosine) quadrant = b_.CreateAdd(quadrant, ConstantInt::get(i32, 1));
+  Value* odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, 1), llvm::Constant::getNullValue(i32));
+  Value* chosen = b_.CreateSelect(odd, cosine_value, sine);
+  Value* sign = b_.CreateShl(b_.CreateAnd(quadrant, 2), 30);
+  Value* result = b_.CreateBitCast(b_.CreateXor(b_.CreateBitCast(chosen, i32), sign), type);
+  if (!cosine) {
+    Value* zero = b_.CreateFCmpOEQ(x, llvm::Constant::getNullValue(type));
+    result = b_.CreateSelect(zero, x, result);
+  }
+
+  Value* large = b_.CreateFCmpUGE(intrinsic(llvm::Intrinsic::fabs, x), ConstantFP::get(type, kLargest));
+  Value* any = type->isVectorTy() ? b_.CreateOrReduce(large) : large;
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto* slow = llvm::BasicBlock::Create(b_.getContext(), "large", function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after_large", function);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  b_.CreateCondBr(any, slow, after);
+  b_.SetInsertPoint(slow);
+  Value* exact = b_.CreateSelect(large, call_library(name, DType::f32, {x}), result);
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* either = b_.CreatePHI(type, 2);
+  either->addIncoming(result, before);
+  either->addIncoming(exact, slow);
+  return either;
+}
+
 }  // namespace wholestep::cpu

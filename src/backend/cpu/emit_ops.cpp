@@ -136,6 +136,15 @@ Value* Emitter::float_unary(UnaryOp op, DType dtype, Value* x) {
     case UnaryOp::tanh:
       if (dtype == DType::f32) return tanh_f32(x);
       break;
+    case UnaryOp::erf:
+      if (dtype == DType::f32) return erf_f32(x);
+      break;
+    case UnaryOp::sin:
+      if (dtype == DType::f32) return sine_f32(x, false);
+      break;
+    case UnaryOp::cos:
+      if (dtype == DType::f32) return sine_f32(x, true);
+      break;
     case UnaryOp::logical_not:
     case UnaryOp::bit_not:
       unsupported(fmt::format("no {} of {}", loops::to_string(op), to_string(dtype)));

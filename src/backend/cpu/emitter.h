@@ -68,6 +68,8 @@ class Emitter {
   llvm::Value* log_f32(llvm::Value* x);
   llvm::Value* log1p_f32(llvm::Value* x);
   llvm::Value* tanh_f32(llvm::Value* x);
+  llvm::Value* erf_f32(llvm::Value* x);
+  llvm::Value* sine_f32(llvm::Value* x, bool cosine);
 
   Builder& b_;
   const CodeTarget& target_;

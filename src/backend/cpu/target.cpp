@@ -22,7 +22,8 @@ bool has_all(const llvm::StringMap<bool>& features, std::initializer_list<const 
 
 std::string feature_text(const llvm::StringMap<bool>& features) {
   std::vector<std::string> items;
-  for (const auto& feature : features) items.push_back(fmt::format("{}{}", feature.second ? '+' : '-', feature.first().str()));
+  for (const auto& feature : features)
+    items.push_back(fmt::format("{}{}", feature.second ? '+' : '-', feature.first().str()));
   std::sort(items.begin(), items.end());
   return fmt::format("{}", fmt::join(items, ","));
 }
