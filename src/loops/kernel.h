@@ -46,8 +46,16 @@ struct Stage {
   bool in_order = false;  // map points one after another (scatter)
 };
 
+/// Which loops carry the SIMD lanes; the same for a value whether its kernel computes that value alone or others too.
+enum class Form {
+  point,        // the innermost parallel axis; reductions run one after another in each lane
+  rows,         // the innermost map or reduction axis of each stage
+  contraction,  // the first stage is a sum of products, scheduled as register tiles; the others are its epilogue
+};
+
 struct Kernel {
   std::string name;
+  Form form = Form::point;
   std::vector<Axis> parallel;  // all points independent
   std::vector<Stage> stages;
   std::vector<Expr> exprs;

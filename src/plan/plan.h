@@ -9,20 +9,20 @@
 namespace wholestep::plan {
 
 enum class BufferRole {
-  input,      // given at each run
-  resident,   // parameter or state: lives between runs
-  constant,   // known at compile time
-  output,     // read back when asked for
-  scratch,    // inside the arena
+  input,     // given at each run
+  resident,  // parameter or state: lives between runs
+  constant,  // known at compile time
+  output,    // read back when asked for
+  scratch,   // inside the arena
 };
 
 struct Buffer {
   BufferRole role;
-  std::string name;          // input, resident: as in the graph; output: "output0", ...
+  std::string name;  // input, resident: as in the graph; output: "output0", ...
   TensorType type;
-  NodeId value = -1;         // graph node whose value this is
+  NodeId value = -1;               // graph node whose value this is
   std::int64_t arena_offset = -1;  // scratch: bytes, 64-aligned
-  Literal literal;           // constant
+  Literal literal;                 // constant
 };
 
 /// One kernel and the buffers it touches, in the order of nest.buffers (task-local ones excepted).
@@ -48,11 +48,11 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<schedule::Nest> nests;
   std::vector<Phase> phases;
-  std::vector<int> outputs;       // buffer of each graph output
+  std::vector<int> outputs;  // buffer of each graph output
   std::int64_t arena_bytes = 0;
   std::int64_t largest_live_bytes = 0;  // lower bound of the arena: the largest set of scratch alive in one phase
   std::vector<IndexBound> index_bounds;
-  std::vector<std::string> notes; // decisions worth telling: copies made, updates in place, decompositions
+  std::vector<std::string> notes;  // decisions worth telling: copies made, updates in place, decompositions
 
   int barriers() const;
 };
@@ -66,7 +66,12 @@ struct PlanOptions {
   double serial_below_ns = 2000;  // a phase cheaper than this is left to one worker
 };
 
-/// `graph`: primitives only. Fuses, schedules and places.
+/// `graph`: primitives only. Fuses, schedules and places. `index_bounds` stays empty: decomposition hides what it
+/// needs.
 Plan make_plan(const Graph& graph, const PlanOptions& options);
+
+/// The inputs of `graph`, as the user wrote it, that are used as indices (through casts too), and the smallest bound of
+/// each.
+std::vector<IndexBound> index_bounds(const Graph& graph);
 
 }  // namespace wholestep::plan

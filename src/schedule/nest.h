@@ -15,8 +15,8 @@ using loops::Var;
 enum class LoopKind {
   serial,  // var = 0 .. extent-1
   unroll,  // the same, written out
-  vector,  // the same, `Nest::lanes` at a time as SIMD lanes; the last iteration masked where lanes do not divide extent.
-           // Not nested. Expressions that depend on var are vectors inside.
+  vector,  // the same, `Nest::lanes` at a time as SIMD lanes; the last iteration masked where lanes do not divide
+           // extent. Not nested. Expressions that depend on var are vectors inside.
 };
 
 struct Stmt;
@@ -37,8 +37,8 @@ struct Branch {
   Block otherwise;
 };
 
-/// accumulators[array][slot] = value. `slot` is constant once unrolled. In a masked vector iteration, inactive lanes keep
-/// their value. A scalar value set into a vector accumulator fills all lanes.
+/// accumulators[array][slot] = value. `slot` is constant once unrolled. In a masked vector iteration, inactive lanes
+/// keep their value. A scalar value set into a vector accumulator fills all lanes.
 struct SetAccumulator {
   int array;
   Affine slot;
@@ -64,15 +64,15 @@ struct AccumulatorArray {
 /// Memory private to a task, on its stack. Appears in `buffers` after the kernel's own with value -1.
 struct Nest {
   std::string name;
-  int lanes = 1;                             // of a vector loop
-  std::vector<loops::Axis> grid;             // tasks: row-major product of the extents, any order, any thread
-  Block body;                                // of one task
+  int lanes = 1;                  // of a vector loop
+  std::vector<loops::Axis> grid;  // tasks: row-major product of the extents, any order, any thread
+  Block body;                     // of one task
   std::vector<loops::Expr> exprs;
-  std::vector<loops::BufferUse> buffers;     // value >= 0: the plan's; value == -1: task-local memory
+  std::vector<loops::BufferUse> buffers;  // value >= 0: the plan's; value == -1: task-local memory
   std::vector<AccumulatorArray> accumulators;
-  double task_cost = 0;                      // estimated nanoseconds of one task on one core
+  double task_cost = 0;  // estimated nanoseconds of one task on one core
   std::vector<NodeId> nodes;
-  std::string note;                          // what the schedule chose, for explain()
+  std::string note;  // what the schedule chose, for explain()
 
   std::int64_t tasks() const;
 };
@@ -82,7 +82,7 @@ void verify(const Nest& nest);
 
 /// What a schedule needs to know of a device.
 struct Target {
-  std::string name;             // "x86-64-v4", ...
+  std::string name;  // "x86-64-v4", ...
   int vector_bytes = 16;
   int vector_registers = 16;
   bool has_fma = false;

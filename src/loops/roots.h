@@ -1,0 +1,25 @@
+#pragma once
+// Which values are computed once and kept, and which are written into the expressions of their users.
+#include <vector>
+
+#include "wholestep/graph.h"
+
+namespace wholestep::loops {
+
+struct Roots {
+  std::vector<bool> is_root;  // has a stage of its own
+  std::vector<bool> is_source;
+  std::vector<bool> is_destination;        // graph output or update
+  std::vector<std::vector<NodeId>> reads;  // of a root: the roots and sources that its expression reaches
+
+  bool in_memory(NodeId id) const {
+    return is_root[static_cast<std::size_t>(id)] || is_source[static_cast<std::size_t>(id)];
+  }
+  /// Appends `root` and what is expanded into it.
+  void add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& nodes) const;
+};
+
+/// With `fusion` off every computed node is a root.
+Roots choose_roots(const Graph& graph, bool fusion);
+
+}  // namespace wholestep::loops

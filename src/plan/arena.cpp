@@ -1,0 +1,51 @@
+#include "plan/arena.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace wholestep::plan {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
+  ArenaLayout layout;
+  layout.offsets.assign(lifetimes.size(), 0);
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::vector<std::size_t> placed;  // by offset
+  for (std::size_t i : order) {
+    const Lifetime& life = lifetimes[i];
+    const std::int64_t bytes = aligned(std::max<std::int64_t>(life.bytes, 1));
+    std::int64_t offset = 0;
+    for (std::size_t other : placed) {
+      const Lifetime& taken = lifetimes[other];
+      if (taken.last < life.first || life.last < taken.first) continue;
+      if (offset + bytes <= layout.offsets[other]) break;
+      offset = std::max(offset, layout.offsets[other] + aligned(std::max<std::int64_t>(taken.bytes, 1)));
+    }
+    layout.offsets[i] = offset;
+    layout.bytes = std::max(layout.bytes, offset + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), offset,
+                                   [&](std::int64_t at, std::size_t other) { return at < layout.offsets[other]; }),
+                  i);
+  }
+  std::map<int, std::int64_t> changes;
+  for (const Lifetime& life : lifetimes) {
+    const std::int64_t bytes = aligned(std::max<std::int64_t>(life.bytes, 1));
+    changes[life.first] += bytes;
+    changes[life.last + 1] -= bytes;
+  }
+  std::int64_t live = 0;
+  for (const auto& [phase, change] : changes)
+    layout.largest_live_bytes = std::max(layout.largest_live_bytes, live += change);
+  return layout;
+}
+
+}  // namespace wholestep::plan

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace wholestep::plan {
+
+/// Memory wanted from phase `first` to phase `last`, both included.
+struct Lifetime {
+  std::int64_t bytes;
+  int first;
+  int last;
+};
+
+struct ArenaLayout {
+  std::vector<std::int64_t> offsets;  // 64-byte aligned, in the order of the lifetimes
+  std::int64_t bytes = 0;
+  std::int64_t largest_live_bytes = 0;
+};
+
+/// Places every lifetime so that those alive in one phase do not overlap: largest first, each in the lowest gap that
+/// holds it.
+ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes);
+
+}  // namespace wholestep::plan

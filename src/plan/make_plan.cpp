@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "graph/op.h"
+#include "loops/fuse.h"
+#include "plan/arena.h"
+#include "plan/in_place.h"
+#include "plan/plan.h"
+
+namespace wholestep::plan {
+namespace {
+
+struct Fused {
+  Graph graph;
+  std::vector<loops::Kernel> kernels;
+  InPlaceResult order;
+  std::vector<std::string> notes;
+};
+
+// Fuses; where an update cannot overwrite its target, a kernel of its own copies it at the end.
+Fused fuse_in_place(const Graph& graph, bool fuse) {
+  Fused fused{loops::prepare(graph), {}, {}, {}};
+  loops::FuseOptions options{fuse, {}};
+  for (;;) {
+    fused.kernels = loops::fuse(fused.graph, options);
+    fused.order = order_kernels(fused.graph, fused.kernels);
+    std::vector<Update> blocked;
+    for (const InPlace& in_place : fused.order.updates)
+      if (!in_place.possible) blocked.push_back(in_place.update);
+    if (blocked.empty()) return fused;
+    for (const Update& update : blocked) {
+      Tensor value = fused.graph.tensor(update.value);
+      Tensor copy = fused.graph.apply("reshape", {value}, {{"shape", std::vector<std::int64_t>(value.shape())}});
+      fused.graph.set_update(fused.graph.tensor(update.target), copy);
+      options.alone.push_back(copy.id());
+      fused.notes.push_back(
+          fmt::format("'{}' is updated through a copy: its old value is still read when the new one is known",
+                      fused.graph.node(update.target).name));
+    }
+  }
+}
+
+class Planner {
+ public:
+  Planner(Fused fused, const PlanOptions& options) : fused_(std::move(fused)), options_(options) {}
+
+  Plan run() {
+    plan_.name = fused_.graph.name();
+    plan_.notes = fused_.notes;
+    overwrite_targets();
+    make_buffers();
+    make_phases();
+    place_scratch();
+    verify(plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  const Graph& graph() const { return fused_.graph; }
+
+  void overwrite_targets() {
+    std::unordered_map<NodeId, NodeId> target_of;
+    for (const InPlace& in_place : fused_.order.updates) target_of[in_place.update.value] = in_place.update.target;
+    for (loops::Kernel& kernel : fused_.kernels) {
+      std::vector<NodeId> values;
+      for (const loops::BufferUse& use : kernel.buffers)
+        if (target_of.count(use.value)) values.push_back(use.value);
+      for (NodeId value : values) rename_buffer(kernel, value, target_of.at(value));
+    }
+    if (!target_of.empty())
+      plan_.notes.push_back(fmt::format("{} parameters and states are updated in place", target_of.size()));
+  }
+
+  int add_buffer(Buffer buffer) {
+    const NodeId value = buffer.value;
+    plan_.buffers.push_back(std::move(buffer));
+    return buffer_of_[value] = static_cast<int>(plan_.buffers.size()) - 1;
+  }
+
+  // Sources that the program's user sees first, then outputs, constants and scratch.
+  void make_buffers() {
+    for (std::size_t i = 0; i < graph().nodes().size(); ++i) {
+      const Node& node = graph().nodes()[i];
+      if (node.op->name == "input") add_buffer({BufferRole::input, node.name, node.type, static_cast<NodeId>(i)});
+      if (node.op->name == "param" || node.op->name == "state") {
+        add_buffer({BufferRole::resident, node.name, node.type, static_cast<NodeId>(i)});
+      }
+    }
+    for (std::size_t i = 0; i < graph().outputs().size(); ++i) {
+      const NodeId value = graph().outputs()[i];
+      plan_.outputs.push_back(
+          add_buffer({BufferRole::output, fmt::format("output{}", i), graph().node(value).type, value}));
+    }
+    for (const loops::Kernel& kernel : fused_.kernels) {
+      for (const loops::BufferUse& use : kernel.buffers) {
+        if (buffer_of_.count(use.value)) continue;
+        const Node& node = graph().node(use.value);
+        if (node.op->name == "constant") {
+          add_buffer({BufferRole::constant, fmt::format("%{}", use.value), node.type, use.value, -1,
+                      node.attrs.get<Literal>("value")});
+        } else {
+          add_buffer({BufferRole::scratch, fmt::format("%{}", use.value), node.type, use.value});
+        }
+      }
+    }
+  }
+
+  void make_phases() {
+    const std::vector<int>& level = fused_.order.order.level;
+    int phases = 0;
+    for (int l : level) phases = std::max(phases, l + 1);
+    plan_.phases.resize(static_cast<std::size_t>(phases));
+    std::vector<double> cost(plan_.phases.size(), 0);
+    for (std::size_t k = 0; k < fused_.kernels.size(); ++k) {
+      Launch launch{static_cast<int>(plan_.nests.size()), {}};
+      for (const loops::BufferUse& use : fused_.kernels[k].buffers) launch.buffers.push_back(buffer_of_.at(use.value));
+      plan_.nests.push_back(schedule::schedule(fused_.kernels[k], options_.target));
+      const schedule::Nest& nest = plan_.nests.back();
+      const std::size_t phase = static_cast<std::size_t>(level[k]);
+      cost[phase] += nest.task_cost * static_cast<double>(nest.tasks());
+      plan_.phases[phase].launches.push_back(std::move(launch));
+    }
+    for (std::size_t p = 0; p < plan_.phases.size(); ++p) plan_.phases[p].serial = cost[p] < options_.serial_below_ns;
+  }
+
+  void place_scratch() {
+    std::vector<Lifetime> lifetimes;
+    std::vector<int> which(plan_.buffers.size(), -1);
+    for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
+      for (const Launch& launch : plan_.phases[p].launches) {
+        for (int b : launch.buffers) {
+          const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(b)];
+          if (buffer.role != BufferRole::scratch) continue;
+          int& life = which[static_cast<std::size_t>(b)];
+          if (life < 0) {
+            life = static_cast<int>(lifetimes.size());
+            lifetimes.push_back(
+                {static_cast<std::int64_t>(num_bytes(buffer.type)), static_cast<int>(p), static_cast<int>(p)});
+          }
+          lifetimes[static_cast<std::size_t>(life)].last = static_cast<int>(p);
+        }
+      }
+    }
+    const ArenaLayout layout = lay_out(lifetimes);
+    for (std::size_t b = 0; b < which.size(); ++b)
+      if (which[b] >= 0) plan_.buffers[b].arena_offset = layout.offsets[static_cast<std::size_t>(which[b])];
+    plan_.arena_bytes = layout.bytes;
+    plan_.largest_live_bytes = layout.largest_live_bytes;
+  }
+
+  Fused fused_;
+  const PlanOptions& options_;
+  Plan plan_;
+  std::unordered_map<NodeId, int> buffer_of_;
+};
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanOptions& options) {
+  return Planner(fuse_in_place(graph, options.fuse), options).run();
+}
+
+}  // namespace wholestep::plan

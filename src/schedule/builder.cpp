@@ -1,0 +1,191 @@
+#include "schedule/builder.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "loops/text.h"
+
+namespace wholestep::schedule {
+
+using loops::BinaryOp;
+using loops::Expr;
+using loops::ExprKind;
+using loops::ReduceOp;
+using loops::UnaryOp;
+
+NestBuilder::NestBuilder(const loops::Kernel& kernel, const Target& target) : kernel_(kernel), exprs_(nest.exprs) {
+  nest.name = kernel.name;
+  nest.buffers = kernel.buffers;
+  nest.nodes = kernel.nodes;
+  nest.lanes = lanes_of(target);
+  auto seen = [&](const std::vector<loops::Axis>& axes) {
+    for (const loops::Axis& axis : axes) next_var_ = std::max(next_var_, axis.var + 1);
+  };
+  seen(kernel.parallel);
+  for (const loops::Stage& stage : kernel.stages) {
+    seen(stage.map_axes);
+    seen(stage.reduce_axes);
+  }
+}
+
+Affine NestBuilder::translate(const Affine& affine, const Substitution& with) const {
+  return affine.substitute([&](Var var) {
+    auto found = with.find(var);
+    return found == with.end() ? nullptr : &found->second;
+  });
+}
+
+ExprId NestBuilder::translate(ExprId id, const Substitution& with, const std::vector<ExprId>& stage_results) {
+  std::map<ExprId, ExprId> made;
+  loops::for_each_below(kernel_.exprs, id, [&](ExprId i) {
+    Expr e = kernel_.exprs[static_cast<std::size_t>(i)];
+    if (e.kind == ExprKind::stage_result) {
+      made[i] = stage_results[static_cast<std::size_t>(e.slot)];
+      return;
+    }
+    for (ExprId& operand : e.operands)
+      if (operand != loops::kNoExpr) operand = made.at(operand);
+    e.index = translate(e.index, with);
+    for (loops::Guard& guard : e.guards) guard.value = translate(guard.value, with);
+    made[i] = exprs_.add(std::move(e));
+  });
+  return made.at(id);
+}
+
+loops::Store NestBuilder::translate(const loops::Store& store, const Substitution& with,
+                                    const std::vector<ExprId>& stage_results) {
+  loops::Store result = store;
+  result.index = translate(store.index, with);
+  result.value = translate(store.value, with, stage_results);
+  if (store.row != loops::kNoExpr) result.row = translate(store.row, with, stage_results);
+  return result;
+}
+
+int NestBuilder::new_accumulators(DType dtype, std::int64_t slots, bool vector) {
+  nest.accumulators.push_back({dtype, slots, vector});
+  return static_cast<int>(nest.accumulators.size()) - 1;
+}
+
+ExprId NestBuilder::accumulator(int array, Affine slot) {
+  return exprs_.add({.kind = ExprKind::accumulator,
+                     .dtype = nest.accumulators[static_cast<std::size_t>(array)].dtype,
+                     .buffer = array,
+                     .index = std::move(slot)});
+}
+
+ExprId NestBuilder::horizontal(ReduceOp op, int array, Affine slot) {
+  return exprs_.add({.kind = ExprKind::horizontal,
+                     .dtype = nest.accumulators[static_cast<std::size_t>(array)].dtype,
+                     .reduce = op,
+                     .buffer = array,
+                     .index = std::move(slot)});
+}
+
+ExprId NestBuilder::identity(ReduceOp op, DType dtype) {
+  const bool real = is_float(dtype);
+  auto integer = [&](std::int64_t value) {
+    return exprs_.add({.kind = ExprKind::constant, .dtype = dtype, .integer = value});
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  auto lowest = [&] {
+    if (dtype == DType::i32) return static_cast<std::int64_t>(std::numeric_limits<std::int32_t>::min());
+    return dtype == DType::i64 ? std::numeric_limits<std::int64_t>::min() : std::int64_t{0};
+  };
+  auto highest = [&] {
+    if (dtype == DType::i32) return static_cast<std::int64_t>(std::numeric_limits<std::int32_t>::max());
+    if (dtype == DType::i64) return std::numeric_limits<std::int64_t>::max();
+    return dtype == DType::u8 ? std::int64_t{255} : std::int64_t{1};
+  };
+  switch (op) {
+    case ReduceOp::sum:
+      return real ? exprs_.constant(0, dtype) : integer(0);
+    case ReduceOp::prod:
+      return real ? exprs_.constant(1, dtype) : integer(1);
+    case ReduceOp::max:
+      return real ? exprs_.constant(-infinity, dtype) : integer(lowest());
+    case ReduceOp::min:
+      return real ? exprs_.constant(infinity, dtype) : integer(highest());
+    case ReduceOp::logical_and:
+      return integer(1);
+    case ReduceOp::logical_or:
+      return integer(0);
+  }
+  return loops::kNoExpr;
+}
+
+Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body) {
+  return {Loop{var, extent, kind, std::move(body)}};
+}
+
+int lanes_of(const Target& target) { return std::max(1, target.vector_bytes / 4); }
+
+namespace {
+
+double unary_cycles(UnaryOp op, int lanes) {
+  switch (op) {
+    case UnaryOp::neg:
+    case UnaryOp::abs:
+    case UnaryOp::sign:
+    case UnaryOp::ceil:
+    case UnaryOp::floor:
+    case UnaryOp::round:
+    case UnaryOp::trunc:
+    case UnaryOp::is_nan:
+    case UnaryOp::logical_not:
+    case UnaryOp::bit_not:
+      return 1;
+    case UnaryOp::sqrt:
+      return 12;
+    case UnaryOp::exp:
+    case UnaryOp::log:
+    case UnaryOp::tanh:
+      return 14;
+    default:
+      return 25.0 * lanes;
+  }
+}
+
+}  // namespace
+
+double cycles(const std::vector<Expr>& exprs, const std::vector<ExprId>& ids, Var vector_var, int lanes) {
+  std::vector<bool> counted(exprs.size(), false);
+  double total = 0;
+  for (ExprId id : ids) {
+    loops::for_each_below(exprs, id, [&](ExprId i) {
+      if (counted[static_cast<std::size_t>(i)]) return;
+      counted[static_cast<std::size_t>(i)] = true;
+      const Expr& e = exprs[static_cast<std::size_t>(i)];
+      switch (e.kind) {
+        case ExprKind::load: {
+          const std::int64_t stride = e.index.coefficient(vector_var);
+          total += stride == 0 || stride == 1 ? 1 : lanes;
+          break;
+        }
+        case ExprKind::gather:
+          total += 1.5 * lanes;
+          break;
+        case ExprKind::unary:
+          total += unary_cycles(e.unary, lanes);
+          break;
+        case ExprKind::binary:
+          total += e.binary == BinaryOp::div || e.binary == BinaryOp::rem     ? (is_float(e.dtype) ? 10 : 10 * lanes)
+                   : e.binary == BinaryOp::pow || e.binary == BinaryOp::atan2 ? 40 * lanes
+                                                                              : 0.7;
+          break;
+        case ExprKind::fma:
+          total += 0.5;
+          break;
+        case ExprKind::select:
+        case ExprKind::cast:
+        case ExprKind::in_range:
+          total += 1;
+          break;
+        default:
+          break;
+      }
+    });
+  }
+  return total;
+}
+
+}  // namespace wholestep::schedule

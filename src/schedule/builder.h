@@ -1,0 +1,55 @@
+#pragma once
+// What both schedules need to turn a kernel's expressions into a nest's.
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "schedule/nest.h"
+
+namespace wholestep::schedule {
+
+/// Starts a nest with the kernel's buffers and name.
+class NestBuilder {
+ public:
+  NestBuilder(const loops::Kernel& kernel, const Target& target);
+
+  /// Kernel expression `id` with every variable replaced and every stage result read from where it is.
+  using Substitution = std::map<Var, Affine>;
+  ExprId translate(ExprId id, const Substitution& with, const std::vector<ExprId>& stage_results);
+  Affine translate(const Affine& affine, const Substitution& with) const;
+  loops::Store translate(const loops::Store& store, const Substitution& with, const std::vector<ExprId>& stage_results);
+
+  Var new_var() { return next_var_++; }
+  int new_accumulators(DType dtype, std::int64_t slots, bool vector);
+  ExprId accumulator(int array, Affine slot);
+  ExprId horizontal(loops::ReduceOp op, int array, Affine slot);
+  ExprId identity(loops::ReduceOp op, DType dtype);
+
+  loops::ExprBuilder& exprs() { return exprs_; }
+  const loops::Kernel& kernel() const { return kernel_; }
+  Nest nest;
+
+ private:
+  const loops::Kernel& kernel_;
+  loops::ExprBuilder exprs_;
+  Var next_var_ = 0;
+};
+
+/// Estimated cycles of one vector's worth of `ids`, shared parts once; `vector_var`: what the lanes run over.
+double cycles(const std::vector<loops::Expr>& exprs, const std::vector<ExprId>& ids, Var vector_var, int lanes);
+/// Nanoseconds of a cycle, for estimates.
+inline constexpr double kNanosecondsPerCycle = 0.35;
+
+Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);
+
+/// Lanes of a vector loop on `target`: as many as f32 fit, whatever the dtype, so that a value's reduction order does
+/// not depend on what it is fused with.
+int lanes_of(const Target& target);
+
+/// Register tiles for a sum of products, then its epilogue. False (and nothing done) where the operands do not allow
+/// it.
+bool schedule_contraction(NestBuilder& builder, const Target& target);
+/// Everything else, and contractions without a unit-stride operand.
+void schedule_loops(NestBuilder& builder);
+
+}  // namespace wholestep::schedule

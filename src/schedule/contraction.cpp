@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "loops/text.h"
+#include "schedule/builder.h"
+
+namespace wholestep::schedule {
+namespace {
+
+using loops::Axis;
+using loops::Expr;
+using loops::ExprKind;
+using loops::Stage;
+
+// What a side of the product does with a variable.
+struct Use {
+  bool any = false;
+  bool unit_stride = true;
+};
+
+Use use_of(const std::vector<Expr>& exprs, ExprId id, Var var) {
+  Use use;
+  loops::for_each_below(exprs, id, [&](ExprId i) {
+    const Expr& e = exprs[static_cast<std::size_t>(i)];
+    const std::int64_t stride = e.index.coefficient(var);
+    bool guarded = false;
+    for (const loops::Guard& guard : e.guards) guarded = guarded || guard.value.coefficient(var) != 0;
+    if (stride != 0 || guarded) use.any = true;
+    if (e.kind == ExprKind::load && stride != 0 && stride != 1) use.unit_stride = false;
+    if (e.kind == ExprKind::gather && stride != 0) use.unit_stride = false;
+  });
+  return use;
+}
+
+struct Tile {
+  int rows;
+  int vectors;
+};
+
+// The tile of least estimated time: multiply-adds at two a cycle, loads at two a cycle, and the latency of a chain
+// where there are too few of them; leftover rows and columns counted as what they cost.
+Tile choose_tile(std::int64_t m, std::int64_t n, int lanes, int registers_per_vector, const Target& target) {
+  const int registers = target.vector_registers;
+  Tile best{1, 1};
+  double least = INFINITY;
+  for (int vectors = 1; vectors <= 4; ++vectors) {
+    for (int rows = 1; rows <= 16; ++rows) {
+      if ((rows * vectors + vectors + 1) * registers_per_vector > registers) continue;
+      auto tile_cycles = [&](std::int64_t r, std::int64_t v) {
+        const double work = static_cast<double>(r * v * registers_per_vector) / 2;
+        const double loads = static_cast<double>(r + v * registers_per_vector) / 2;
+        return std::max({work, loads, 4.0}) + 0.75;
+      };
+      const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
+      const std::int64_t full_m = m / rows, rest_m = m % rows, full_n = n / width;
+      const std::int64_t rest_v = (n % width + lanes - 1) / lanes;
+      double total = static_cast<double>(full_m * full_n) * tile_cycles(rows, vectors);
+      if (rest_m) total += static_cast<double>(full_n) * tile_cycles(rest_m, vectors);
+      if (rest_v) total += static_cast<double>(full_m) * tile_cycles(rows, rest_v);
+      if (rest_m && rest_v) total += tile_cycles(rest_m, rest_v);
+      // Each kind of tile is code to compile.
+      total *= 1 + 0.02 * ((rest_m ? 1 : 0) + (rest_v && full_n ? 1 : 0));
+      if (total < least * 0.999) {
+        least = total;
+        best = {rows, vectors};
+      }
+    }
+  }
+  return best;
+}
+
+// An epilogue of this many expressions is written out for every register; a longer one is a loop over the tile.
+constexpr int kDirectEpilogue = 8;
+
+class Contraction {
+ public:
+  Contraction(NestBuilder& builder, const Target& target)
+      : builder_(builder), kernel_(builder.kernel()), target_(target) {}
+
+  bool run() {
+    const Stage& sum = kernel_.stages[0];
+    const Expr& product = kernel_.exprs[static_cast<std::size_t>(sum.reduce_body)];
+    if (product.kind != ExprKind::binary || product.binary != loops::BinaryOp::mul || kernel_.parallel.empty())
+      return false;
+    left_ = product.operands[0];
+    right_ = product.operands[1];
+    column_ = kernel_.parallel.back();
+    if (use_of(kernel_.exprs, left_, column_.var).any) std::swap(left_, right_);
+    const Use columns = use_of(kernel_.exprs, right_, column_.var);
+    if (use_of(kernel_.exprs, left_, column_.var).any || !columns.any || !columns.unit_stride) return false;
+    std::vector<Axis> batch(kernel_.parallel.begin(), kernel_.parallel.end() - 1);
+    row_ = {builder_.new_var(), 1};
+    for (std::size_t i = batch.size(); i-- > 0;) {
+      if (use_of(kernel_.exprs, right_, batch[i].var).any || !use_of(kernel_.exprs, left_, batch[i].var).any) continue;
+      row_ = batch[i];
+      batch.erase(batch.begin() + static_cast<std::ptrdiff_t>(i));
+      break;
+    }
+    lanes_ = builder_.nest.lanes;
+    const int registers_per_vector =
+        std::max<int>(1, lanes_ * static_cast<int>(size_of(sum.accumulate)) / target_.vector_bytes);
+    tile_ = choose_tile(row_.extent, column_.extent, lanes_, registers_per_vector, target_);
+
+    row_tile_ = builder_.new_var();
+    column_tile_ = builder_.new_var();
+    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
+    const std::int64_t row_tiles = (row_.extent + tile_.rows - 1) / tile_.rows;
+    const std::int64_t column_tiles = (column_.extent + width - 1) / width;
+    builder_.nest.grid = batch;
+    builder_.nest.grid.push_back({row_tile_, row_tiles});
+    builder_.nest.grid.push_back({column_tile_, column_tiles});
+
+    const std::int64_t full_rows = row_.extent / tile_.rows, rest_rows = row_.extent % tile_.rows;
+    auto rows_of = [&](std::int64_t columns) {
+      return split(row_tile_, full_rows, rest_rows, tile_.rows, [&](std::int64_t rows) { return tile(rows, columns); });
+    };
+    builder_.nest.body = split(column_tile_, column_.extent / width, column_.extent % width, width, rows_of);
+
+    double depth = 1;
+    for (const Axis& axis : sum.reduce_axes) depth *= static_cast<double>(axis.extent);
+    std::vector<ExprId> stored;
+    for (const Stage& stage : kernel_.stages)
+      for (const loops::Store& store : stage.stores) stored.push_back(store.value);
+    const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
+    const double after = tile_.rows * tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_));
+    builder_.nest.task_cost = (work + after + 20) * kNanosecondsPerCycle;
+    builder_.nest.note =
+        fmt::format("register tile {}x{}, {} epilogue", tile_.rows, width, direct_ ? "direct" : "looped");
+    return true;
+  }
+
+ private:
+  // The body for whole tiles, for the rest, or a branch between the two.
+  template <class Make>
+  Block split(Var var, std::int64_t full, std::int64_t rest, std::int64_t size, Make make) {
+    if (rest == 0) return make(size);
+    if (full == 0) return make(rest);
+    Block block;
+    block.push_back({Branch{Affine::of(var), full, make(size), make(rest)}});
+    return block;
+  }
+
+  Block tile(std::int64_t rows, std::int64_t columns) {
+    const Stage& sum = kernel_.stages[0];
+    const std::int64_t vectors = (columns + lanes_ - 1) / lanes_;
+    const int registers = builder_.new_accumulators(sum.accumulate, rows * vectors, true);
+    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
+    NestBuilder::Substitution with;
+    Block block;
+    // For each vector of columns and each row, unrolled.
+    auto each = [&](auto make) {
+      Block made;
+      for (std::int64_t j = 0; j < vectors; ++j) {
+        const Var lane = builder_.new_var(), i = builder_.new_var();
+        with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
+        with[column_.var] = Affine::of(column_tile_, width) + Affine(j * lanes_) + Affine::of(lane);
+        Block inner;
+        inner.push_back(loop(i, rows, LoopKind::unroll, make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
+        made.push_back(
+            loop(lane, std::min<std::int64_t>(lanes_, columns - j * lanes_), LoopKind::vector, std::move(inner)));
+      }
+      return made;
+    };
+
+    const Var slot = builder_.new_var();
+    Block clear;
+    clear.push_back(
+        {SetAccumulator{registers, Affine::of(slot), builder_.identity(loops::ReduceOp::sum, sum.accumulate)}});
+    block.push_back(loop(slot, rows * vectors, LoopKind::unroll, std::move(clear)));
+
+    std::vector<Axis> depth;
+    for (const Axis& axis : sum.reduce_axes) {
+      depth.push_back({builder_.new_var(), axis.extent});
+      with[axis.var] = Affine::of(depth.back().var);
+    }
+    loops::ExprBuilder& exprs = builder_.exprs();
+    Block steps = each([&](std::int64_t, Var, Var, const Affine& at) {
+      const ExprId a = builder_.translate(left_, with, {}), b = builder_.translate(right_, with, {});
+      const ExprId before = builder_.accumulator(registers, at);
+      const ExprId after = is_float(sum.accumulate)
+                               ? exprs.fma(a, b, before)
+                               : exprs.binary(loops::BinaryOp::add, exprs.binary(loops::BinaryOp::mul, a, b), before);
+      Block step;
+      step.push_back({SetAccumulator{registers, at, after}});
+      return step;
+    });
+    for (std::size_t i = depth.size(); i-- > 0;) {
+      Block outer;
+      outer.push_back(loop(depth[i].var, depth[i].extent, LoopKind::serial, std::move(steps)));
+      steps = std::move(outer);
+    }
+    std::move(steps.begin(), steps.end(), std::back_inserter(block));
+    Block after = epilogue_is_short() ? direct_epilogue(registers, with, each)
+                                      : looped_epilogue(registers, rows, columns, with, each);
+    std::move(after.begin(), after.end(), std::back_inserter(block));
+    return block;
+  }
+
+  bool epilogue_is_short() {
+    std::size_t count = 0;
+    std::vector<bool> seen(kernel_.exprs.size(), false);
+    for (const Stage& stage : kernel_.stages) {
+      for (const loops::Store& store : stage.stores) {
+        loops::for_each_below(kernel_.exprs, store.value, [&](ExprId i) {
+          if (kernel_.exprs[static_cast<std::size_t>(i)].kind != ExprKind::constant &&
+              !seen[static_cast<std::size_t>(i)])
+            ++count;
+          seen[static_cast<std::size_t>(i)] = true;
+        });
+      }
+    }
+    direct_ = count <= kDirectEpilogue;
+    return direct_;
+  }
+
+  Block stores(const NestBuilder::Substitution& with, ExprId result) {
+    std::vector<ExprId> results(kernel_.stages.size(), loops::kNoExpr);
+    results[0] = result;
+    Block block;
+    for (const Stage& stage : kernel_.stages)
+      for (const loops::Store& store : stage.stores)
+        block.push_back({StoreTo{builder_.translate(store, with, results)}});
+    return block;
+  }
+
+  template <class Each>
+  Block direct_epilogue(int registers, NestBuilder::Substitution& with, Each& each) {
+    return each(
+        [&](std::int64_t, Var, Var, const Affine& at) { return stores(with, builder_.accumulator(registers, at)); });
+  }
+
+  // The registers are laid out in task-local memory, so that the epilogue's code exists once.
+  template <class Each>
+  Block looped_epilogue(int registers, std::int64_t rows, std::int64_t columns, NestBuilder::Substitution& with,
+                        Each& each) {
+    const DType dtype = kernel_.stages[0].accumulate;
+    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
+    if (local_ < 0) {
+      local_ = static_cast<int>(builder_.nest.buffers.size());
+      builder_.nest.buffers.push_back({-1, dtype, tile_.rows * width, true, true});
+    }
+    Block block = each([&](std::int64_t j, Var lane, Var i, const Affine& at) {
+      loops::Store store{local_, Affine::of(i, width) + Affine(j * lanes_) + Affine::of(lane),
+                         builder_.accumulator(registers, at)};
+      Block body;
+      body.push_back({StoreTo{store}});
+      return body;
+    });
+    const Var i = builder_.new_var(), lane = builder_.new_var();
+    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
+    with[column_.var] = Affine::of(column_tile_, width) + Affine::of(lane);
+    const ExprId result = builder_.exprs().load(local_, dtype, Affine::of(i, width) + Affine::of(lane), {});
+    Block row;
+    row.push_back(loop(lane, columns, LoopKind::vector, stores(with, result)));
+    block.push_back(loop(i, rows, LoopKind::serial, std::move(row)));
+    return block;
+  }
+
+  NestBuilder& builder_;
+  const loops::Kernel& kernel_;
+  const Target& target_;
+  ExprId left_ = loops::kNoExpr, right_ = loops::kNoExpr;
+  Axis row_{}, column_{};
+  Var row_tile_ = 0, column_tile_ = 0;
+  int lanes_ = 1;
+  Tile tile_{1, 1};
+  bool direct_ = false;
+  int local_ = -1;
+};
+
+}  // namespace
+
+bool schedule_contraction(NestBuilder& builder, const Target& target) { return Contraction(builder, target).run(); }
+
+}  // namespace wholestep::schedule

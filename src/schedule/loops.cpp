@@ -1,0 +1,269 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "schedule/builder.h"
+
+namespace wholestep::schedule {
+namespace {
+
+using loops::Axis;
+using loops::Form;
+using loops::Stage;
+
+// A task is worth starting for about this long; it is the same on every machine, as the bits of sums must be.
+constexpr double kTaskCycles = 6000;
+// Independent partial sums along a row hide the latency of an addition.
+constexpr int kPartialSums = 4;
+
+class LoopSchedule {
+ public:
+  explicit LoopSchedule(NestBuilder& builder)
+      : builder_(builder), kernel_(builder.kernel()), lanes_(builder.nest.lanes) {}
+
+  void run() {
+    const std::vector<Axis>& axes = kernel_.parallel;
+    results_.assign(kernel_.stages.size(), loops::kNoExpr);
+    const bool rows = kernel_.form == Form::rows;
+    const double per_point = point_cycles();
+    // Axes from `split` on are walked inside a task; axis `split` itself in chunks.
+    double inside = per_point;
+    std::size_t split = axes.size();
+    std::int64_t chunk = 1;
+    while (split > 0) {
+      const Axis& axis = axes[split - 1];
+      const bool vector_axis = !rows && split == axes.size();
+      const double steps =
+          vector_axis ? std::ceil(static_cast<double>(axis.extent) / lanes_) : static_cast<double>(axis.extent);
+      --split;
+      if (inside * steps > kTaskCycles) {
+        const double fit = std::max(1.0, std::floor(kTaskCycles / inside));
+        const std::int64_t unit = vector_axis ? lanes_ : 1;
+        chunk = std::min<std::int64_t>(axis.extent, unit * static_cast<std::int64_t>(fit));
+        const std::int64_t pieces = (axis.extent + chunk - 1) / chunk;
+        chunk = ((axis.extent + pieces - 1) / pieces + unit - 1) / unit * unit;
+        inside *= static_cast<double>(vector_axis ? (chunk + lanes_ - 1) / lanes_ : chunk);
+        break;
+      }
+      inside *= steps;
+      chunk = axis.extent;
+    }
+    builder_.nest.task_cost = inside * kNanosecondsPerCycle + 5;
+    for (std::size_t i = 0; i < split; ++i) builder_.nest.grid.push_back(axes[i]);
+    if (axes.empty()) {
+      builder_.nest.body = at_point(false);
+    } else {
+      const Axis& axis = axes[split];
+      const std::int64_t full = chunk == 0 ? 0 : axis.extent / chunk, rest = chunk == 0 ? 0 : axis.extent % chunk;
+      if (full + (rest != 0) == 1) {
+        builder_.nest.body = walk(split, Affine(0), std::max(rest, chunk * full));
+      } else {
+        const Var piece = builder_.new_var();
+        builder_.nest.grid.push_back({piece, full + (rest != 0)});
+        const Affine start = Affine::of(piece, chunk);
+        Block whole = walk(split, start, chunk);
+        if (rest == 0) {
+          builder_.nest.body = std::move(whole);
+        } else {
+          builder_.nest.body.push_back({Branch{Affine::of(piece), full, std::move(whole), walk(split, start, rest)}});
+        }
+      }
+    }
+    builder_.nest.note = fmt::format("{}, chunks of {}", rows ? "rows" : "points", chunk);
+  }
+
+ private:
+  // Loops over axes [split, end): `extent` elements of axis `split` from `start`, all of the others.
+  Block walk(std::size_t split, const Affine& start, std::int64_t extent) {
+    with_.clear();
+    const std::vector<Axis>& axes = kernel_.parallel;
+    const bool rows = kernel_.form == Form::rows;
+    std::vector<Axis> loops;
+    for (std::size_t i = split; i < axes.size(); ++i) {
+      const Var var = builder_.new_var();
+      loops.push_back({var, i == split ? extent : axes[i].extent});
+      with_[axes[i].var] = (i == split ? start : Affine(0)) + Affine::of(var);
+    }
+    Block body = at_point(!rows);
+    for (std::size_t i = loops.size(); i-- > 0;) {
+      const bool vector = !rows && i + 1 == loops.size();
+      Block outer;
+      outer.push_back(
+          loop(loops[i].var, loops[i].extent, vector ? LoopKind::vector : LoopKind::serial, std::move(body)));
+      body = std::move(outer);
+    }
+    return body;
+  }
+
+  // All stages at one parallel point. `in_vector`: inside a vector loop over the innermost parallel axis.
+  Block at_point(bool in_vector) {
+    Block block;
+    for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
+      Block stage = in_vector || kernel_.form != Form::rows ? lane_stage(i, in_vector) : row_stage(i);
+      std::move(stage.begin(), stage.end(), std::back_inserter(block));
+    }
+    return block;
+  }
+
+  Block stores_of(const Stage& stage) {
+    Block block;
+    for (const loops::Store& store : stage.stores)
+      block.push_back({StoreTo{builder_.translate(store, with_, results_)}});
+    return block;
+  }
+
+  ExprId combined(const Stage& stage, ExprId accumulated, ExprId value) {
+    loops::ExprBuilder& exprs = builder_.exprs();
+    if (kernel_.form == Form::contraction && is_float(stage.accumulate)) {
+      const loops::Expr product = exprs[value];
+      if (product.kind == loops::ExprKind::binary && product.binary == loops::BinaryOp::mul) {
+        return exprs.fma(product.operands[0], product.operands[1], accumulated);
+      }
+    }
+    return exprs.binary(loops::combiner(*stage.reduce), accumulated, value);
+  }
+
+  // A new loop variable for each axis, substituted from here on.
+  std::vector<Axis> fresh(const std::vector<Axis>& axes) {
+    std::vector<Axis> result;
+    for (const Axis& axis : axes) {
+      result.push_back({builder_.new_var(), axis.extent});
+      with_[axis.var] = Affine::of(result.back().var);
+    }
+    return result;
+  }
+
+  static Block around(const std::vector<Axis>& axes, LoopKind innermost, Block body) {
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      Block outer;
+      outer.push_back(
+          loop(axes[i].var, axes[i].extent, i + 1 == axes.size() ? innermost : LoopKind::serial, std::move(body)));
+      body = std::move(outer);
+    }
+    return body;
+  }
+
+  // Each lane (or the only one) walks the stage's own axes by itself.
+  Block lane_stage(std::size_t index, bool in_vector) {
+    const Stage& stage = kernel_.stages[index];
+    const std::vector<Axis> map = fresh(stage.map_axes);
+    Block body;
+    if (stage.reduce) {
+      const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector);
+      body.push_back({SetAccumulator{sum, 0, builder_.identity(*stage.reduce, stage.accumulate)}});
+      const std::vector<Axis> reduce = fresh(stage.reduce_axes);
+      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
+      Block step;
+      step.push_back({SetAccumulator{sum, 0, combined(stage, builder_.accumulator(sum, 0), value)}});
+      step = around(reduce, LoopKind::serial, std::move(step));
+      std::move(step.begin(), step.end(), std::back_inserter(body));
+      results_[index] = builder_.accumulator(sum, 0);
+    }
+    Block stores = stores_of(stage);
+    std::move(stores.begin(), stores.end(), std::back_inserter(body));
+    return around(map, LoopKind::serial, std::move(body));
+  }
+
+  // The lanes share the stage's innermost axis.
+  Block row_stage(std::size_t index) {
+    const Stage& stage = kernel_.stages[index];
+    if (!stage.reduce) return around(fresh(stage.map_axes), LoopKind::vector, stores_of(stage));
+    Block block = row_reduction(index);
+    Block stores = stores_of(stage);
+    std::move(stores.begin(), stores.end(), std::back_inserter(block));
+    return block;
+  }
+
+  Block row_reduction(std::size_t index) {
+    const Stage& stage = kernel_.stages[index];
+    Block block;
+    const int result = builder_.new_accumulators(stage.accumulate, 1, false);
+    if (stage.reduce_axes.empty()) {
+      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
+      block.push_back(
+          {SetAccumulator{result, 0, combined(stage, builder_.identity(*stage.reduce, stage.accumulate), value)}});
+      results_[index] = builder_.accumulator(result, 0);
+      return block;
+    }
+    const std::vector<Axis> outer = fresh({stage.reduce_axes.begin(), stage.reduce_axes.end() - 1});
+    const Axis inner = stage.reduce_axes.back();
+    const std::int64_t stride = static_cast<std::int64_t>(lanes_) * kPartialSums;
+    const int partial = inner.extent >= 2 * stride ? kPartialSums : 1;
+    const int sums = builder_.new_accumulators(stage.accumulate, partial, true);
+    for (int p = 0; p < partial; ++p) {
+      block.push_back({SetAccumulator{sums, p, builder_.identity(*stage.reduce, stage.accumulate)}});
+    }
+    // One vector into partial sum `p`, from `start`.
+    auto add = [&](int p, const Affine& start, std::int64_t extent) {
+      const Var lane = builder_.new_var();
+      with_[inner.var] = start + Affine::of(lane);
+      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
+      Block body;
+      body.push_back({SetAccumulator{sums, p, combined(stage, builder_.accumulator(sums, p), value)}});
+      return loop(lane, extent, LoopKind::vector, std::move(body));
+    };
+    Block walk;
+    if (partial == 1) {
+      walk.push_back(add(0, 0, inner.extent));
+    } else {
+      const Var step = builder_.new_var();
+      Block body;
+      for (int p = 0; p < partial; ++p) body.push_back(add(p, Affine::of(step, stride) + Affine(p * lanes_), lanes_));
+      walk.push_back(loop(step, inner.extent / stride, LoopKind::serial, std::move(body)));
+      const std::int64_t rest = inner.extent % stride;
+      if (rest != 0) walk.push_back(add(0, Affine(inner.extent - rest), rest));
+    }
+    walk = around(outer, LoopKind::serial, std::move(walk));
+    std::move(walk.begin(), walk.end(), std::back_inserter(block));
+    if (partial > 1) {
+      loops::ExprBuilder& exprs = builder_.exprs();
+      const loops::BinaryOp op = loops::combiner(*stage.reduce);
+      const ExprId low = exprs.binary(op, builder_.accumulator(sums, 0), builder_.accumulator(sums, 1));
+      const ExprId high = exprs.binary(op, builder_.accumulator(sums, 2), builder_.accumulator(sums, 3));
+      Block body;
+      body.push_back({SetAccumulator{sums, 0, exprs.binary(op, low, high)}});
+      block.push_back(loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body)));
+    }
+    block.push_back({SetAccumulator{result, 0, builder_.horizontal(*stage.reduce, sums, 0)}});
+    results_[index] = builder_.accumulator(result, 0);
+    return block;
+  }
+
+  // Cycles of one parallel point: one vector of them in point form, one row in row form.
+  double point_cycles() const {
+    double total = 2;
+    const bool rows = kernel_.form == Form::rows;
+    for (const Stage& stage : kernel_.stages) {
+      auto walk = [&](const std::vector<Axis>& axes, std::vector<ExprId> ids) {
+        Var vector = -1;
+        double trips = 1;
+        for (const Axis& axis : axes) {
+          const bool last = &axis == &axes.back();
+          trips *=
+              rows && last ? std::ceil(static_cast<double>(axis.extent) / lanes_) : static_cast<double>(axis.extent);
+          if (rows) vector = axis.var;
+        }
+        if (!rows && !kernel_.parallel.empty()) vector = kernel_.parallel.back().var;
+        return trips * (1 + cycles(kernel_.exprs, ids, vector, lanes_));
+      };
+      if (stage.reduce) total += walk(stage.reduce_axes, {stage.reduce_body}) + 20;
+      std::vector<ExprId> stored;
+      for (const loops::Store& store : stage.stores) stored.push_back(store.value);
+      total += walk(stage.map_axes, stored);
+    }
+    return total;
+  }
+
+  NestBuilder& builder_;
+  const loops::Kernel& kernel_;
+  const int lanes_;
+  NestBuilder::Substitution with_;
+  std::vector<ExprId> results_;
+};
+
+}  // namespace
+
+void schedule_loops(NestBuilder& builder) { LoopSchedule(builder).run(); }
+
+}  // namespace wholestep::schedule
