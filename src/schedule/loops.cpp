@@ -168,7 +168,10 @@ class LoopSchedule {
   // The lanes share the stage's innermost axis.
   Block row_stage(std::size_t index) {
     const Stage& stage = kernel_.stages[index];
-    if (!stage.reduce) return around(fresh(stage.map_axes), LoopKind::vector, stores_of(stage));
+    if (!stage.reduce) {
+      const std::vector<Axis> map = fresh(stage.map_axes);
+      return around(map, LoopKind::vector, stores_of(stage));
+    }
     Block block = row_reduction(index);
     Block stores = stores_of(stage);
     std::move(stores.begin(), stores.end(), std::back_inserter(block));

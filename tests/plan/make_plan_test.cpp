@@ -113,15 +113,5 @@ TEST(Plan, TenThousandUpdatesStayLinear) {
   EXPECT_EQ(plan.arena_bytes, 0);
 }
 
-TEST(Plan, IndexBoundsComeFromLabelsThroughCasts) {
-  Graph g;
-  Tensor logits = g.input("logits", {4, 10}), labels = g.input("labels", {4}, u8);
-  g.set_outputs({cross_entropy(logits, cast(labels, i32))});
-  const std::vector<IndexBound> bounds = index_bounds(g);
-  ASSERT_EQ(bounds.size(), 1u);
-  EXPECT_EQ(bounds[0].input, "labels");
-  EXPECT_EQ(bounds[0].bound, 10);
-}
-
 }  // namespace
 }  // namespace wholestep::plan
