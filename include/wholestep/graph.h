@@ -131,6 +131,8 @@ class Graph {
   void set_outputs(const std::vector<Tensor>& outputs);
   /// `target` (a parameter or state) takes `value` (same type) at the end of each run. A second call replaces the first.
   void set_update(Tensor target, Tensor value);
+  /// Removes all updates: what is left computes outputs and moves nothing.
+  void clear_updates() { updates_.clear(); }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }

@@ -37,7 +37,8 @@ struct OptimizerResult {
   std::vector<Tensor> slots;
 };
 
-/// The seam for optimizers: derive, validate hyper-parameters in the constructor, append ops.
+/// The seam for optimizers: derive, validate hyper-parameters in the constructor, append ops. The built-in ones update
+/// bf16 and f16 parameters in f32, with f32 slots, and f64 parameters in f64; learning rate and scalars are f32 inputs.
 class OptimizerRule {
  public:
   virtual ~OptimizerRule() = default;
@@ -45,6 +46,7 @@ class OptimizerRule {
   virtual double lr() const = 0;
   virtual std::vector<OptimizerSlot> slots(const TensorType& param) const = 0;
   virtual std::vector<StepScalar> scalars() const { return {}; }
+  /// Appends one step of one parameter. The results have the types of `args.param` and of the slots.
   virtual OptimizerResult append(const OptimizerArgs& args) const = 0;
 };
 
@@ -52,7 +54,7 @@ class OptimizerRule {
 using Optimizer = std::shared_ptr<const OptimizerRule>;
 
 /// Stochastic gradient descent as in PyTorch: g += weight_decay * p; the momentum buffer b = momentum * b +
-/// (1 - dampening) * g, b = g at the first step; Nesterov uses g + momentum * b (Sutskever et al., 2013).
+/// (1 - dampening) * g, b = g at the first step; p -= lr * b, with Nesterov p -= lr * (g + momentum * b) (Sutskever et al., 2013).
 /// lr >= 0, 0 <= momentum, 0 <= dampening, weight_decay >= 0, Nesterov needs momentum > 0 and dampening 0.
 struct SGD {
   double lr = 1e-2;
@@ -66,6 +68,7 @@ struct SGD {
 
 /// Adam (Kingma and Ba, 2015, algorithm 1): m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps); weight_decay is added to the gradient (L2).
+/// Computed as p -= (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^t)) + eps), both corrections in double on the host.
 /// lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
 struct Adam {
   double lr = 1e-3;
@@ -88,8 +91,8 @@ struct AdamW {
   operator Optimizer() const;
 };
 
-/// An optimizer by name ("sgd", "adam", "adamw") with its defaults, or learning rate `lr` where `lr` >= 0.
-/// Throws `unknown_name` listing the names.
+/// An optimizer by name ("sgd", "adam", "adamw") with its defaults; its learning rate `lr` unless that is negative.
+/// Throws `unknown_name` listing the names; `invalid_argument`.
 Optimizer optimizer_by_name(const std::string& name, double lr = -1);
 
 }  // namespace wholestep

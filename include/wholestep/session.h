@@ -32,7 +32,9 @@ struct ProgramStats {
   bool from_cache = false;           ///< machine code came from memory or disk
 };
 
-namespace runtime { struct Program; }
+namespace runtime {
+class Program;
+}
 
 /// A graph made into a program on a device. Parameters and states start as zeros (constants where bound). Move-only.
 /// Not for use by two threads at once.
@@ -48,17 +50,19 @@ class CompiledGraph {
   /// Downloads a parameter or state. Throws `unknown_name`.
   Array get_param(const std::string& name) const;
 
-  /// Runs and returns every output. Throws `missing_input`, `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`,
-  /// `index_out_of_range`, before anything has run.
+  /// Runs and returns every output. Throws `missing_input`, `unknown_name`, `duplicate_name` (a value given twice), `wrong_length`,
+  /// `shape_mismatch`, `dtype_mismatch`, `index_out_of_range`, `invalid_argument` (null or misaligned data, a boolean that is neither 0
+  /// nor 1, an input that is a handle), before anything has run.
   std::vector<Array> run(const Inputs& inputs);
   /// As `run`, but reads back only outputs `wanted`, in that order.
   std::vector<Array> run_read_outputs(const Inputs& inputs, const std::vector<int>& wanted);
 
   /// Turns input (or state, or parameter) `name` into a buffer that stays on the device, holding `data`; it is then no longer given to
-  /// `run`. False where the device has no buffers. Throws as `set_param`.
+  /// `run`. False where the device has no buffers. Throws as `set_param`, and `index_out_of_range`.
   bool bind_handle(const std::string& name, const ArrayView& data);
-  /// After each run, output `output` becomes the value of handle `name` for the next run. Throws `unknown_name` (no such
-  /// handle), `shape_mismatch`, `dtype_mismatch`, `invalid_argument` (no such output).
+  /// After each run, output `output` becomes the value of handle `name` for the next run: an input's memory is swapped with
+  /// the output's, a parameter's or state's is copied to. Throws `unknown_name` (no such handle), `shape_mismatch`,
+  /// `dtype_mismatch`, `invalid_argument` (no such output, or the graph itself updates `name`).
   void set_handle_feed(const std::string& name, int output);
   /// Downloads a handle's current value. Throws `unknown_name`.
   Array read_handle(const std::string& name) const;
@@ -68,7 +72,8 @@ class CompiledGraph {
   void share_state_of(const CompiledGraph& other);
 
   const Device& device() const;
-  /// True if every parameter and state is in device memory that the program updates in place.
+  /// True if every parameter and state is in device memory that the program updates in place. False on the reference
+  /// device, which passes values in and out of its interpreter.
   bool is_resident() const;
   const ProgramStats& stats() const;
   /// Types of the graph's inputs, by name.
@@ -85,6 +90,8 @@ class Session {
  public:
   /// Throws `device_unavailable` where the device's backend cannot be loaded, and says what is missing.
   explicit Session(Device device);
+  /// Throws `invalid_graph`, and what the device cannot do. Compiling an equal graph with equal options again reuses
+  /// plan and code, never memory.
   CompiledGraph compile(const Graph& graph, const CompileOptions& options = {}) const;
   const Device& device() const { return device_; }
 

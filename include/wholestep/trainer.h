@@ -40,25 +40,33 @@ class ResidentTrainer {
  public:
   /// `graph`: its first output is the loss, a float scalar. `train`: names of parameters to train. `initial`: values of all
   /// parameters; those not in `train` are uploaded once and never change.
-  /// Throws `no_outputs`, `loss_not_scalar`, `nothing_to_train`, `not_a_parameter`, `duplicate_name`, `missing_initial_value`,
-  /// `wrong_length`, `dtype_mismatch`, `unknown_name` (an initial value for no parameter), `device_unavailable`.
+  /// Optimizer slots become states "<parameter>/<slot>" of the step program, and what changes each step its inputs "step/...":
+  /// these names are reserved.
+  /// Throws `no_outputs`, `loss_not_scalar`, `nothing_to_train`, `not_a_parameter`, `duplicate_name` (in `train` or `initial`, or a
+  /// reserved name), `missing_initial_value`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`, `unknown_name` (an initial value for
+  /// no parameter), `invalid_argument` (no optimizer; a trainable parameter that the graph itself updates), `not_differentiable`,
+  /// `device_unavailable`.
   ResidentTrainer(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial, Optimizer optimizer,
                   Device device = Device::cpu(), CompileOptions options = {});
   ResidentTrainer(ResidentTrainer&&) noexcept;
   ResidentTrainer& operator=(ResidentTrainer&&) noexcept;
   ~ResidentTrainer();
 
-  /// Adds a program for other input shapes on the same state. `graph` must have the same parameters and outputs (`checkpoint_mismatch`
-  /// otherwise). A step or evaluation takes the program whose input shapes fit.
+  /// Adds a program for other input shapes on the same state. `graph` must have the same parameters, states and number of outputs
+  /// (`checkpoint_mismatch` otherwise), and input types that no program takes yet (`invalid_argument`). A step or evaluation takes the
+  /// program whose inputs fit.
   void specialise(const Graph& graph);
-  /// Called with the leading extent of the inputs when no program fits them; its graph is then specialised.
+  /// Called with the leading extent of the inputs when no program fits them but for that extent; its graph is then specialised,
+  /// once per extent.
   void set_graph_builder(std::function<Graph(std::int64_t batch)> builder);
 
-  /// One step. Throws as `CompiledGraph::run`, before anything has changed.
+  /// One step. Throws as `CompiledGraph::run`, before anything has changed. A loss that is not finite is returned as it is, after the
+  /// update that it led to: whoever wants the state from before keeps a checkpoint.
   StepResult step(const Inputs& inputs);
-  /// One step per batch; their losses.
+  /// One step per batch; their losses. All batches are checked before the first step.
   std::vector<float> run(std::span<const Inputs> batches);
-  /// `[loss, aux...]` by a program without backward or update; moves nothing.
+  /// `[loss, aux...]` by a program without backward or update, compiled when first called for these shapes; moves nothing, states that
+  /// the graph updates itself included.
   StepResult forward_only(const Inputs& inputs);
 
   /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or negative.
@@ -84,13 +92,16 @@ class ResidentTrainer {
   /// Overwrites parameters, trained or fixed. All or nothing. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
   void set_params(const Inputs& values);
   OptimizerState optimizer_state() const;
-  /// All or nothing. Throws `checkpoint_mismatch` where entries are not exactly those of this optimizer.
+  /// All or nothing. Throws `checkpoint_mismatch` where entries are not exactly those of this optimizer, or counts are not in
+  /// 0 <= param_steps <= steps.
   void restore_optimizer_state(const OptimizerState& state);
 
-  /// Writes parameters, optimizer state and counters as safetensors: to a temporary file beside `path`, synced, then
-  /// renamed, so `path` always holds a whole checkpoint. `extra` goes into the metadata. Throws `io_error`.
+  /// Writes parameters, optimizer state, the graph's own states, counters, learning rate and frozen names as safetensors: to a temporary
+  /// file beside `path`, synced, then renamed, so `path` always holds a whole checkpoint. Tensors are called "<parameter>",
+  /// "optimizer/<parameter>/<slot>" and "state/<state>". `extra` goes into the metadata. Throws `io_error`, `duplicate_name` (in `extra`).
   void save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra = {}) const;
-  /// Reads what `save` wrote; all or nothing. Returns `extra`. Throws `file_not_found`, `file_truncated`, `file_malformed`, `checkpoint_mismatch`.
+  /// Reads what `save` wrote; all or nothing. Returns `extra`. Throws `file_not_found`, `file_truncated`, `file_malformed`, `io_error`,
+  /// `checkpoint_mismatch` (another model, optimizer or list of trainable parameters; the message says what differs).
   std::vector<std::pair<std::string, std::string>> load(const std::string& path);
 
  private:

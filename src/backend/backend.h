@@ -35,6 +35,8 @@ class Executable {
   virtual void bind_host(int index, void* data) = 0;
   /// Runs all phases. Everything must be bound.
   virtual void run() = 0;
+  /// True if its code was found in memory or on disk rather than made.
+  virtual bool from_cache() const { return false; }
   /// Lines for explain(): code size, cache hit, library calls.
   virtual std::vector<std::string> notes() const { return {}; }
 };

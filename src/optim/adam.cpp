@@ -1,0 +1,79 @@
+// Adam and AdamW: one formula, which differs in where the weight decay goes.
+#include <cmath>
+
+#include "optim/rule.h"
+#include "wholestep/ops.h"
+
+namespace wholestep {
+namespace {
+
+using namespace optim;
+
+enum class Decay { into_gradient, decoupled };
+
+class AdamRule : public OptimizerRule {
+ public:
+  AdamRule(std::string name, const Adam& options, Decay decay)
+      : name_(std::move(name)), options_(options), decay_(decay) {
+    const std::string_view title = decay == Decay::decoupled ? "AdamW" : "Adam";
+    require_non_negative(title, "lr", options.lr);
+    require_decay_rate(title, "beta1", options.beta1);
+    require_decay_rate(title, "beta2", options.beta2);
+    require_positive(title, "eps", options.eps);
+    require_non_negative(title, "weight_decay", options.weight_decay);
+  }
+
+  std::string name() const override { return name_; }
+  double lr() const override { return options_.lr; }
+
+  std::vector<OptimizerSlot> slots(const TensorType& param) const override {
+    return {slot_like("m", param), slot_like("v", param)};
+  }
+
+  // 1 - beta^t cancels for beta near 1 and small t, so it is computed as -expm1(t log beta).
+  std::vector<StepScalar> scalars() const override {
+    const auto correction = [](double beta, std::int64_t t) {
+      return beta == 0 ? 1.0 : -std::expm1(static_cast<double>(t) * std::log(beta));
+    };
+    return {
+        {"inverse_bias_correction1", [=, beta = options_.beta1](std::int64_t t) { return 1 / correction(beta, t); }},
+        {"inverse_sqrt_bias_correction2",
+         [=, beta = options_.beta2](std::int64_t t) { return 1 / std::sqrt(correction(beta, t)); }},
+    };
+  }
+
+  // The paper's lr * (m / bc1) / (sqrt(v / bc2) + eps), with all that is the same for every element taken out of the
+  // division: (lr / bc1) * m / (sqrt(v) * (1 / sqrt(bc2)) + eps). One square root and one division per element.
+  OptimizerResult append(const OptimizerArgs& args) const override {
+    const OptimizerArgs a = in_update_dtype(args);
+    Tensor g = a.grad;
+    Tensor p = a.param;
+    if (options_.weight_decay > 0) {
+      if (decay_ == Decay::into_gradient) {
+        g = g + p * options_.weight_decay;
+      } else {
+        p = p * (1.0 - a.lr * options_.weight_decay);
+      }
+    }
+    const Tensor m = a.slots[0] * options_.beta1 + g * (1 - options_.beta1);
+    const Tensor v = a.slots[1] * options_.beta2 + square(g) * (1 - options_.beta2);
+    const Tensor step_size = a.lr * a.scalars[0];
+    const Tensor denominator = sqrt(v) * a.scalars[1] + options_.eps;
+    return {as(p - step_size * m / denominator, args.param.dtype()), {m, v}};
+  }
+
+ private:
+  std::string name_;
+  Adam options_;
+  Decay decay_;
+};
+
+}  // namespace
+
+Adam::operator Optimizer() const { return std::make_shared<AdamRule>("adam", *this, Decay::into_gradient); }
+
+AdamW::operator Optimizer() const {
+  return std::make_shared<AdamRule>("adamw", Adam{lr, beta1, beta2, eps, weight_decay}, Decay::decoupled);
+}
+
+}  // namespace wholestep

@@ -1,0 +1,93 @@
+// The report of a program: what was made of the graph, and what it costs in memory.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "graph/op.h"
+#include "runtime/program.h"
+
+namespace wholestep::runtime {
+namespace {
+
+std::string_view role_name(plan::BufferRole role) {
+  switch (role) {
+    case plan::BufferRole::input:
+      return "input";
+    case plan::BufferRole::resident:
+      return "resident";
+    case plan::BufferRole::constant:
+      return "constant";
+    case plan::BufferRole::output:
+      return "output";
+    case plan::BufferRole::scratch:
+      return "scratch";
+  }
+  return "";
+}
+
+std::string ops_of(const schedule::Nest& nest, const Graph& graph) {
+  std::vector<std::string_view> ops;
+  for (NodeId id : nest.nodes) ops.push_back(graph.node(id).op->name);
+  return fmt::format("{}", fmt::join(ops, " + "));
+}
+
+void append_kernels(std::string& out, const Lowered& lowered) {
+  const plan::Plan& plan = lowered.plan;
+  out +=
+      fmt::format("kernels ({}) in phases ({}), {} barriers\n", plan.nests.size(), plan.phases.size(), plan.barriers());
+  for (std::size_t i = 0; i < plan.phases.size(); ++i) {
+    out += fmt::format("  phase {}{}\n", i, plan.phases[i].serial ? " (one worker)" : "");
+    for (const plan::Launch& launch : plan.phases[i].launches) {
+      const schedule::Nest& nest = plan.nests[static_cast<std::size_t>(launch.nest)];
+      out += fmt::format("    {}: {}\n", nest.name, ops_of(nest, lowered.graph));
+      if (!nest.note.empty()) out += fmt::format("      {}\n", nest.note);
+    }
+  }
+}
+
+void append_buffers(std::string& out, const plan::Plan& plan) {
+  out += fmt::format("buffers ({})\n  {:<9} {:<32} {:<20} {:>12} {:>12}\n", plan.buffers.size(), "role", "name", "type",
+                     "bytes", "arena offset");
+  for (const plan::Buffer& buffer : plan.buffers) {
+    const std::string offset = buffer.arena_offset < 0 ? "-" : fmt::format("{}", buffer.arena_offset);
+    out += fmt::format("  {:<9} {:<32} {:<20} {:>12} {:>12}\n", role_name(buffer.role),
+                       buffer.name.empty() ? "-" : buffer.name, to_string(buffer.type), num_bytes(buffer.type), offset);
+  }
+}
+
+void append_lines(std::string& out, std::string_view title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  out += fmt::format("{}\n", title);
+  for (const std::string& line : lines) out += fmt::format("  {}\n", line);
+}
+
+}  // namespace
+
+std::string Program::explain() const {
+  const plan::Plan& plan = lowered_->plan;
+  const DeviceInfo info = backend_->info();
+  std::string out = fmt::format("program {}\n", lowered_->source.name());
+  out += fmt::format("device {}: {}, {} threads\n", info.name, info.description, backend_->threads());
+  out += fmt::format("resident: {}\n", is_resident() ? "yes" : "no, values pass in and out at each run");
+  if (backend_->consumes() == backend::Consumes::plan) {
+    append_kernels(out, *lowered_);
+  } else {
+    out += fmt::format("runs the graph as written, {} nodes\n", lowered_->graph.nodes().size());
+  }
+  append_buffers(out, plan);
+  out += fmt::format("bytes: {} resident, {} scratch (largest live set {})\n", stats_.resident_bytes,
+                     stats_.scratch_bytes, stats_.largest_live_bytes);
+
+  std::vector<std::string> outputs;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    outputs.push_back(
+        fmt::format("output {}: {}, {} bytes", i, to_string(outputs_[i].type), num_bytes(outputs_[i].type)));
+  }
+  append_lines(out, "read back per run, where asked for", outputs);
+  append_lines(out, "plan", plan.notes);
+  append_lines(out, "code", executable_->notes());
+  out += fmt::format("compile: {:.2f} ms{}\n", stats_.compile_ms, stats_.from_cache ? ", code from cache" : "");
+  for (const StageTime& stage : stages_) out += fmt::format("  {:<20} {:8.2f} ms\n", stage.name, stage.ms);
+  return out;
+}
+
+}  // namespace wholestep::runtime

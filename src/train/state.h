@@ -1,0 +1,72 @@
+#pragma once
+// What a ResidentTrainer holds.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/program.h"
+#include "wholestep/trainer.h"
+
+namespace wholestep {
+
+namespace train {
+
+/// The programs for one set of input shapes. All of a trainer's share one state.
+struct Specialisation {
+  Graph forward;  // without updates
+  std::unique_ptr<runtime::Program> step;
+  std::unique_ptr<runtime::Program> evaluate;  // made when first needed
+};
+
+/// A tensor of a checkpoint: its name in the file, and the parameter or state that it holds.
+struct CheckpointTensor {
+  std::string in_file;
+  std::string resident;
+  TensorType type;
+};
+
+}  // namespace train
+
+struct ResidentTrainer::State {
+  State(const Graph& graph, std::vector<std::string> names, const NamedArrays& initial, Optimizer optimizer,
+        Device device, CompileOptions options);
+
+  train::Specialisation& add(const Graph& graph);
+  train::Specialisation& program_for(const Inputs& inputs);
+  /// The leading extent for which the builder's graph would take `inputs`; -1 where it is not that alone which differs.
+  std::int64_t leading_extent(const Inputs& inputs) const;
+  train::Specialisation* build_for(const Inputs& inputs);
+  void write_step_scalars();
+  StepResult step(const Inputs& inputs);
+  StepResult evaluate(const Inputs& inputs);
+  void set_lr(double value);
+  /// Position in `names`; -1 for a name that is not trainable.
+  std::int64_t find(std::string_view name) const;
+  /// The first step program, which owns the memory.
+  runtime::Program& memory() const { return *programs.front()->step; }
+
+  Device device;
+  CompileOptions options;
+  Optimizer optimizer;
+  std::vector<std::string> names;  // trainable, in order
+  std::unordered_map<std::string, std::size_t> index;
+  std::vector<train::CheckpointTensor> checkpoint_tensors;
+  std::vector<std::unique_ptr<train::Specialisation>> programs;
+  std::size_t current = 0;
+  std::function<Graph(std::int64_t)> builder;
+
+  std::int64_t steps = 0;
+  std::vector<std::int64_t> param_steps;
+  double lr = 0;
+
+  // The step block, which the programs read at these addresses.
+  float lr_input = 0;
+  std::vector<std::uint8_t> gates;  // 1: moves
+  std::vector<StepScalar> scalars;
+  std::vector<std::vector<float>> scalar_inputs;
+};
+
+}  // namespace wholestep

@@ -1,0 +1,103 @@
+#include "train/validate.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "graph/op.h"
+#include "runtime/check.h"
+
+namespace wholestep::train {
+namespace {
+
+[[noreturn]] void fail(ErrorCode code, const Graph& graph, const std::string& message) {
+  throw Error(code, fmt::format("{}: {}", graph.name(), message));
+}
+
+bool is_param(const Graph& graph, NodeId id) { return id >= 0 && graph.node(id).op->name == "param"; }
+
+void check_same_signature(const Graph& graph, const Graph& other, std::string_view kind) {
+  const std::vector<NodeId> ours = graph.nodes_of(kind), theirs = other.nodes_of(kind);
+  const auto mismatch = [&](const std::string& message) {
+    fail(ErrorCode::checkpoint_mismatch, other, fmt::format("not the same model: {}", message));
+  };
+  for (NodeId id : ours) {
+    const Node& node = graph.node(id);
+    const NodeId found = other.find_id(node.name);
+    if (found < 0 || other.node(found).op->name != kind) mismatch(fmt::format("it has no {} \"{}\"", kind, node.name));
+    if (other.node(found).type == node.type) continue;
+    mismatch(fmt::format("{} \"{}\" is {}, expected {}", kind, node.name, to_string(other.node(found).type),
+                         to_string(node.type)));
+  }
+  for (NodeId id : theirs) {
+    const NodeId found = graph.find_id(other.node(id).name);
+    if (found < 0 || graph.node(found).op->name != kind) {
+      mismatch(fmt::format("{} \"{}\" is not in the first graph", kind, other.node(id).name));
+    }
+  }
+}
+
+}  // namespace
+
+void check_loss(const Graph& graph) {
+  if (graph.outputs().empty()) {
+    fail(ErrorCode::no_outputs, graph, "the graph has no outputs, so there is no loss to train on; call set_outputs");
+  }
+  const TensorType& loss = graph.node(graph.outputs()[0]).type;
+  if (!loss.shape.empty() || !is_float(loss.dtype)) {
+    fail(ErrorCode::loss_not_scalar, graph,
+         fmt::format("the first output is the loss: expected a floating-point scalar, got {}", to_string(loss)));
+  }
+}
+
+void check_trainable(const Graph& graph, const std::vector<std::string>& train) {
+  if (train.empty()) fail(ErrorCode::nothing_to_train, graph, "the list of trainable parameters is empty");
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& name : train) {
+    const NodeId id = graph.find_id(name);
+    if (!is_param(graph, id)) {
+      fail(ErrorCode::not_a_parameter, graph,
+           fmt::format("\"{}\" is to be trained, but it is no parameter ({})", name,
+                       id < 0 ? "unknown" : graph.node(id).op->name));
+    }
+    if (!seen.insert(name).second) {
+      fail(ErrorCode::duplicate_name, graph, fmt::format("parameter \"{}\" is twice in the trainable ones", name));
+    }
+    if (!is_float(graph.node(id).type.dtype)) {
+      fail(ErrorCode::dtype_mismatch, graph,
+           fmt::format("parameter \"{}\" is {}: only floating-point ones can be trained", name,
+                       to_string(graph.node(id).type)));
+    }
+  }
+}
+
+void check_initial(const Graph& graph, const NamedArrays& initial) {
+  std::unordered_set<std::string_view> given;
+  for (const auto& [name, value] : initial) {
+    const NodeId id = graph.find_id(name);
+    if (!is_param(graph, id)) {
+      fail(ErrorCode::unknown_name, graph, fmt::format("an initial value for \"{}\", which is not a parameter", name));
+    }
+    if (!given.insert(name).second) {
+      fail(ErrorCode::duplicate_name, graph, fmt::format("two initial values for parameter \"{}\"", name));
+    }
+    runtime::check_data(fmt::format("initial value of parameter \"{}\"", name), graph.node(id).type, value);
+  }
+  for (NodeId id : graph.nodes_of("param")) {
+    const Node& node = graph.node(id);
+    if (given.contains(node.name)) continue;
+    fail(ErrorCode::missing_initial_value, graph,
+         fmt::format("no initial value for parameter \"{}\", expected {}", node.name, to_string(node.type)));
+  }
+}
+
+void check_same_model(const Graph& graph, const Graph& other) {
+  check_same_signature(graph, other, "param");
+  check_same_signature(graph, other, "state");
+  if (graph.outputs().size() != other.outputs().size()) {
+    fail(ErrorCode::checkpoint_mismatch, other,
+         fmt::format("not the same model: {} outputs, expected {}", other.outputs().size(), graph.outputs().size()));
+  }
+}
+
+}  // namespace wholestep::train

@@ -1,0 +1,268 @@
+// Reading and overwriting what a trainer holds, and its checkpoints. Everything is checked before anything changes.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/op.h"
+#include "runtime/check.h"
+#include "train/state.h"
+#include "train/step_graph.h"
+#include "wholestep/io.h"
+
+namespace wholestep {
+namespace {
+
+using train::CheckpointTensor;
+
+constexpr std::string_view kFormat = "wholestep-checkpoint";
+constexpr std::string_view kVersion = "1";
+
+[[noreturn]] void mismatch(const std::string& message) { throw Error(ErrorCode::checkpoint_mismatch, message); }
+
+bool is_param(const Graph& graph, const std::string& name) {
+  const NodeId id = graph.find_id(name);
+  return id >= 0 && graph.node(id).op->name == "param";
+}
+
+// The text of a number, or nullopt.
+template <class T>
+std::optional<T> parse(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Where the tensors of a file are not those of the trainer: every difference, the first few in full.
+void check_tensors(const std::string& path, const std::vector<CheckpointTensor>& expected, const NamedArrays& given) {
+  std::unordered_map<std::string_view, const Array*> in_file;
+  for (const auto& [name, value] : given) in_file.emplace(name, &value);
+  std::vector<std::string> differences;
+  for (const CheckpointTensor& tensor : expected) {
+    const auto found = in_file.find(tensor.in_file);
+    if (found == in_file.end()) {
+      differences.push_back(fmt::format("\"{}\" ({}) is missing", tensor.in_file, to_string(tensor.type)));
+      continue;
+    }
+    if (found->second->type() != tensor.type) {
+      differences.push_back(fmt::format("\"{}\" is {}, expected {}", tensor.in_file, to_string(found->second->type()),
+                                        to_string(tensor.type)));
+    }
+    in_file.erase(found);
+  }
+  for (const auto& [name, value] : given) {
+    if (in_file.contains(name))
+      differences.push_back(fmt::format("\"{}\" ({}) is not in the model", name, to_string(value.type())));
+  }
+  if (differences.empty()) return;
+  constexpr std::size_t kShown = 8;
+  std::string message = fmt::format("{}: a checkpoint of another model: ", path);
+  for (std::size_t i = 0; i < std::min(kShown, differences.size()); ++i) message += (i ? "; " : "") + differences[i];
+  if (differences.size() > kShown) message += fmt::format("; and {} more", differences.size() - kShown);
+  mismatch(message);
+}
+
+/// What the metadata of a checkpoint says.
+struct Progress {
+  double lr = 0;
+  std::int64_t steps = 0;
+  std::vector<std::int64_t> param_steps;
+  std::vector<std::uint8_t> gates;
+  std::vector<std::pair<std::string, std::string>> extra;
+};
+
+class MetadataReader {
+ public:
+  MetadataReader(std::string path, const std::vector<std::pair<std::string, std::string>>& metadata)
+      : path_(std::move(path)), items_(metadata.begin(), metadata.end()) {}
+
+  /// Removes and returns the value of `key`, or nullopt.
+  std::optional<std::string> take(const std::string& key) {
+    const auto found = items_.find(key);
+    if (found == items_.end()) return std::nullopt;
+    std::string value = std::move(found->second);
+    items_.erase(found);
+    return value;
+  }
+  template <class T>
+  T number(const std::string& key) {
+    const std::optional<std::string> text = take(key);
+    if (!text) mismatch(fmt::format("{}: the metadata has no \"{}\"", path_, key));
+    const std::optional<T> value = parse<T>(*text);
+    if (!value) mismatch(fmt::format("{}: metadata \"{}\" is \"{}\", expected a number", path_, key, *text));
+    return *value;
+  }
+  void expect(const std::string& key, std::string_view wanted) {
+    const std::optional<std::string> text = take(key);
+    if (text && *text == wanted) return;
+    mismatch(fmt::format("{}: {} is {}, expected \"{}\"", path_, key, text ? '"' + *text + '"' : "not given", wanted));
+  }
+  const std::map<std::string, std::string>& rest() const { return items_; }
+
+ private:
+  std::string path_;
+  std::map<std::string, std::string> items_;
+};
+
+Progress read_progress(const std::string& path, const std::vector<std::pair<std::string, std::string>>& metadata,
+                       const OptimizerRule& optimizer, const std::vector<std::string>& names) {
+  MetadataReader reader(path, metadata);
+  reader.expect("format", kFormat);
+  reader.expect("version", kVersion);
+  reader.expect("optimizer", optimizer.name());
+  Progress out;
+  out.lr = reader.number<double>("lr");
+  if (!std::isfinite(out.lr) || out.lr < 0) mismatch(fmt::format("{}: the learning rate is {}", path, out.lr));
+  out.steps = reader.number<std::int64_t>("steps");
+  if (out.steps < 0) mismatch(fmt::format("{}: the number of steps is {}", path, out.steps));
+  for (const std::string& name : names) {
+    const auto count = reader.number<std::int64_t>("steps/" + name);
+    if (count < 0 || count > out.steps) {
+      mismatch(fmt::format("{}: {} steps of parameter \"{}\", expected 0 to {}", path, count, name, out.steps));
+    }
+    out.param_steps.push_back(count);
+    out.gates.push_back(reader.take("frozen/" + name) ? 0 : 1);
+  }
+  constexpr std::string_view kExtra = "extra/";
+  for (const auto& [key, value] : reader.rest()) {
+    if (!key.starts_with(kExtra)) mismatch(fmt::format("{}: metadata \"{}\" is not of this trainer", path, key));
+    out.extra.emplace_back(key.substr(kExtra.size()), value);
+  }
+  return out;
+}
+
+}  // namespace
+
+NamedArrays ResidentTrainer::params() const {
+  NamedArrays values;
+  for (const std::string& name : state_->names) values.emplace_back(name, state_->memory().download(name));
+  return values;
+}
+
+Array ResidentTrainer::param(const std::string& name) const {
+  const Graph& graph = state_->programs.front()->forward;
+  if (!is_param(graph, name)) {
+    throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
+  }
+  return state_->memory().download(name);
+}
+
+void ResidentTrainer::set_params(const Inputs& values) {
+  const Graph& graph = state_->programs.front()->forward;
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [name, value] : values) {
+    if (!is_param(graph, name)) {
+      throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
+    }
+    if (!seen.insert(name).second) {
+      throw Error(ErrorCode::duplicate_name, fmt::format("two values for parameter \"{}\"", name));
+    }
+    state_->memory().check_upload(name, value);
+  }
+  for (const auto& [name, value] : values) state_->memory().upload(name, value);
+}
+
+OptimizerState ResidentTrainer::optimizer_state() const {
+  OptimizerState out{{}, state_->steps, state_->param_steps};
+  const Graph& graph = state_->programs.front()->forward;
+  for (const std::string& name : state_->names) {
+    for (const OptimizerSlot& slot : state_->optimizer->slots(graph.node(graph.find_id(name)).type)) {
+      out.entries.push_back({name, slot.name, state_->memory().download(train::slot_state(name, slot.name))});
+    }
+  }
+  return out;
+}
+
+void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
+  const Graph& graph = state_->programs.front()->forward;
+  std::unordered_map<std::string, const Array*> entries;
+  for (const OptimizerState::Entry& entry : given.entries) {
+    if (entries.emplace(train::slot_state(entry.param, entry.slot), &entry.value).second) continue;
+    mismatch(fmt::format("optimizer state: two entries for slot \"{}\" of parameter \"{}\"", entry.slot, entry.param));
+  }
+  std::size_t expected = 0;
+  for (const std::string& name : state_->names) {
+    for (const OptimizerSlot& slot : state_->optimizer->slots(graph.node(graph.find_id(name)).type)) {
+      ++expected;
+      const auto found = entries.find(train::slot_state(name, slot.name));
+      if (found == entries.end()) {
+        mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is missing", slot.name, name));
+      }
+      if (found->second->type() == slot.type) continue;
+      mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is {}, expected {}", slot.name, name,
+                           to_string(found->second->type()), to_string(slot.type)));
+    }
+  }
+  if (entries.size() != expected) {
+    mismatch(
+        fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
+  }
+  if (given.param_steps.size() != state_->names.size()) {
+    mismatch(fmt::format("optimizer state: step counts of {} parameters, expected {}", given.param_steps.size(),
+                         state_->names.size()));
+  }
+  for (std::size_t i = 0; i < given.param_steps.size(); ++i) {
+    if (given.param_steps[i] >= 0 && given.param_steps[i] <= given.steps) continue;
+    mismatch(fmt::format("optimizer state: {} steps of parameter \"{}\", expected 0 to {}", given.param_steps[i],
+                         state_->names[i], given.steps));
+  }
+
+  for (const auto& [state, value] : entries) state_->memory().upload(state, *value);
+  state_->steps = given.steps;
+  state_->param_steps = given.param_steps;
+}
+
+void ResidentTrainer::save(const std::string& path,
+                           const std::vector<std::pair<std::string, std::string>>& extra) const {
+  std::vector<std::pair<std::string, std::string>> metadata{{"format", std::string(kFormat)},
+                                                            {"version", std::string(kVersion)},
+                                                            {"optimizer", state_->optimizer->name()},
+                                                            {"lr", fmt::format("{}", state_->lr)},
+                                                            {"steps", fmt::format("{}", state_->steps)}};
+  for (std::size_t i = 0; i < state_->names.size(); ++i) {
+    metadata.emplace_back("steps/" + state_->names[i], fmt::format("{}", state_->param_steps[i]));
+    if (state_->gates[i] == 0) metadata.emplace_back("frozen/" + state_->names[i], "1");
+  }
+  std::unordered_set<std::string_view> seen;
+  for (const auto& [key, value] : extra) {
+    if (!seen.insert(key).second) {
+      throw Error(ErrorCode::duplicate_name, fmt::format("{}: two extra values called \"{}\"", path, key));
+    }
+    metadata.emplace_back("extra/" + key, value);
+  }
+
+  NamedArrays values;
+  std::vector<std::pair<std::string, ArrayView>> tensors;
+  values.reserve(state_->checkpoint_tensors.size());
+  for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
+    values.emplace_back(tensor.in_file, state_->memory().download(tensor.resident));
+    tensors.emplace_back(tensor.in_file, values.back().second);
+  }
+  io::write_safetensors(path, tensors, metadata);
+}
+
+std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std::string& path) {
+  const io::SafeTensors file = io::read_safetensors(path);
+  Progress progress = read_progress(path, file.metadata, *state_->optimizer, state_->names);
+  check_tensors(path, state_->checkpoint_tensors, file.tensors);
+  std::unordered_map<std::string_view, const Array*> in_file;
+  for (const auto& [name, value] : file.tensors) in_file.emplace(name, &value);
+  for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
+    state_->memory().check_upload(tensor.resident, *in_file.at(tensor.in_file));
+  }
+
+  for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
+    state_->memory().upload(tensor.resident, *in_file.at(tensor.in_file));
+  }
+  state_->set_lr(progress.lr);
+  state_->steps = progress.steps;
+  state_->param_steps = std::move(progress.param_steps);
+  std::ranges::copy(progress.gates, state_->gates.begin());
+  return std::move(progress.extra);
+}
+
+}  // namespace wholestep
