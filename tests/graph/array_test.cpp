@@ -11,7 +11,8 @@ namespace wholestep {
 namespace {
 
 TEST(Types, EveryDTypeHasANameThatReadsBack) {
-  for (DType dtype : {f64, f32, bf16, f16, i64, i32, u8, boolean}) EXPECT_EQ(dtype_from_string(to_string(dtype)), dtype);
+  for (DType dtype : {f64, f32, bf16, f16, i64, i32, u8, boolean})
+    EXPECT_EQ(dtype_from_string(to_string(dtype)), dtype);
   expect_error(ErrorCode::parse_error, {"'f128'"}, [] { dtype_from_string("f128"); });
 }
 
