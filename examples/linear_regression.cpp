@@ -28,11 +28,11 @@ int main(int argc, char** argv) try {
 
   // Forward, backward and the update of weight and bias, as one program on the device.
   const ws::Device device{argc > 1 ? argv[1] : "cpu", 1};
-  ws::ResidentTrainer trainer(graph, ws::trainable(graph), ws::initial_values(graph, /*seed=*/0), ws::SGD{.lr = 0.2},
+  ws::ResidentTrainer trainer(graph, ws::trainable(graph), ws::initial_values(graph, /*seed=*/0), ws::SGD{.lr = 0.1},
                               device);
-  for (int step = 0; step < 200; ++step) {
+  for (int step = 0; step < 100; ++step) {
     const float loss = trainer.step({{"x", x}, {"y", y}}).loss();
-    if (step % 50 == 0) std::printf("step %3d  loss %.6f\n", step, loss);
+    if (step % 20 == 0) std::printf("step %3d  loss %.6f\n", step, loss);
   }
 
   const ws::Array found = trainer.param("weight");
