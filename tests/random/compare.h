@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,55 +98,86 @@ inline std::string difference(const Expected& expected, const Results& actual) {
   return {};
 }
 
-/// The nodes that node `root` needs, as a graph of its own with `root` as output. Nodes for which `given` is true
-/// become inputs.
-template <class Given>
-Graph cut_out(const Graph& graph, NodeId root, const Given& given) {
+/// Part of a graph: some of its outputs and updates, and what they are computed from. Nodes in `given` become inputs.
+struct Part {
+  std::vector<NodeId> outputs;
+  std::vector<Update> updates;
+  std::set<NodeId> given;
+};
+
+inline std::string given_name(NodeId id) { return "v" + std::to_string(id); }
+
+inline Graph cut_out(const Graph& graph, const Part& part) {
   std::vector<bool> needed(graph.nodes().size(), false);
-  needed[static_cast<std::size_t>(root)] = true;
-  for (NodeId id = root; id >= 0; --id) {
-    if (!needed[static_cast<std::size_t>(id)] || given(id)) continue;
+  for (const NodeId id : part.outputs) needed[static_cast<std::size_t>(id)] = true;
+  for (const Update& update : part.updates) {
+    needed[static_cast<std::size_t>(update.target)] = needed[static_cast<std::size_t>(update.value)] = true;
+  }
+  for (auto id = static_cast<NodeId>(needed.size()); id-- > 0;) {
+    if (!needed[static_cast<std::size_t>(id)] || part.given.contains(id)) continue;
     for (const NodeId operand : graph.node(id).operands) needed[static_cast<std::size_t>(operand)] = true;
   }
   Graph cut(graph.name());
   std::vector<Tensor> made(graph.nodes().size());
-  for (NodeId id = 0; id <= root; ++id) {
-    if (!needed[static_cast<std::size_t>(id)]) continue;
+  const auto copy = [&](NodeId id) -> Tensor {
     const Node& node = graph.node(id);
-    Tensor& value = made[static_cast<std::size_t>(id)];
-    if (given(id)) {
-      value = cut.input("v" + std::to_string(id), node.type.shape, node.type.dtype);
-    } else if (node.name.empty()) {
-      std::vector<Tensor> operands;
-      for (const NodeId operand : node.operands) operands.push_back(made[static_cast<std::size_t>(operand)]);
-      value = cut.apply(node.op->name, operands, node.attrs);
-    } else {
-      value = node.op->name == "input" ? cut.input(node.name, node.type.shape, node.type.dtype)
-                                       : cut.param(node.name, node.type.shape, node.type.dtype);
-    }
+    const auto& [dtype, shape] = node.type;
+    if (part.given.contains(id)) return cut.input(given_name(id), shape, dtype);
+    if (node.op->name == "input") return cut.input(node.name, shape, dtype);
+    if (node.op->name == "param") return cut.param(node.name, shape, dtype);
+    if (node.op->name == "state") return cut.state(node.name, shape, dtype);
+    std::vector<Tensor> operands;
+    for (const NodeId operand : node.operands) operands.push_back(made[static_cast<std::size_t>(operand)]);
+    return cut.apply(node.op->name, operands, node.attrs);
+  };
+  for (NodeId id = 0; id < static_cast<NodeId>(needed.size()); ++id) {
+    if (needed[static_cast<std::size_t>(id)]) made[static_cast<std::size_t>(id)] = copy(id);
   }
-  cut.set_outputs({made[static_cast<std::size_t>(root)]});
+  std::vector<Tensor> outputs;
+  for (const NodeId id : part.outputs) outputs.push_back(made[static_cast<std::size_t>(id)]);
+  cut.set_outputs(outputs);
+  for (const Update& update : part.updates) {
+    cut.set_update(made[static_cast<std::size_t>(update.target)], made[static_cast<std::size_t>(update.value)]);
+  }
   return cut;
 }
 
-/// The text of the smallest part of `graph` found for which `differs` holds: the first node that differs, alone on the
-/// values that the interpreter gives it where that is enough, else with all that it is computed from.
+/// The text of a small part of `graph` for which `differs` still holds: first outputs and updates are left out, then
+/// nodes are replaced by inputs with the values that the interpreter gives them.
 template <class Differs>
-std::string minimised(const Graph& graph, const NamedArrays& values, const Differs& differs) {
-  const auto none = [](NodeId) { return false; };
-  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
-    const Graph part = cut_out(graph, id, none);
-    if (graph.node(id).op->kind == OpKind::source || !differs(part, values)) continue;
-    NamedArrays operands;
-    for (const NodeId operand : graph.node(id).operands) {
-      const std::string name = "v" + std::to_string(operand);
-      if (find(operands, name)) continue;
-      operands.emplace_back(name, reference::to_array(interpret(cut_out(graph, operand, none), values, false)[0]));
-    }
-    const Graph alone = cut_out(graph, id, [&](NodeId other) { return other != id; });
-    return differs(alone, operands) ? alone.to_text() : part.to_text();
+std::string minimised(const Graph& graph, NamedArrays values, const Differs& differs) {
+  Part part{graph.outputs(), graph.updates(), {}};
+  const auto try_part = [&](Part smaller) {
+    if (smaller.outputs.empty() || !differs(cut_out(graph, smaller), values)) return false;
+    part = std::move(smaller);
+    return true;
+  };
+  for (const NodeId output : graph.outputs()) {
+    if (try_part({{output}, {}, {}})) break;
   }
-  return graph.to_text();
+  for (std::size_t i = part.updates.size(); i-- > 0;) {
+    Part smaller = part;
+    smaller.updates.erase(smaller.updates.begin() + static_cast<std::ptrdiff_t>(i));
+    try_part(std::move(smaller));
+  }
+  for (std::size_t i = part.outputs.size(); i-- > 0;) {
+    Part smaller = part;
+    smaller.outputs.erase(smaller.outputs.begin() + static_cast<std::ptrdiff_t>(i));
+    try_part(std::move(smaller));
+  }
+  for (auto id = static_cast<NodeId>(graph.nodes().size()); id-- > 0;) {
+    const Graph now = cut_out(graph, part);
+    Part smaller = part;
+    smaller.given.insert(id);
+    if (graph.node(id).op->kind == OpKind::source || cut_out(graph, smaller).nodes().size() >= now.nodes().size())
+      continue;
+    if (std::find(part.outputs.begin(), part.outputs.end(), id) != part.outputs.end()) continue;
+    Graph until = graph;
+    until.set_outputs({until.tensor(id)});
+    values.emplace_back(given_name(id), reference::to_array(interpret(until, values, false)[0]));
+    try_part(std::move(smaller));
+  }
+  return cut_out(graph, part).to_text();
 }
 
 }  // namespace wholestep::testing

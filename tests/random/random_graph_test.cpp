@@ -38,7 +38,8 @@ TEST(RandomGraphs, UseEveryOpOfTheTable) {
   std::set<std::string> missing;
   for (const OpDef* op : op_table().all()) missing.insert(op->name);
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
-    for (const Node& node : random_graph(seed).graph.nodes()) missing.erase(node.op->name);
+    const RandomGraph random = random_graph(seed);
+    for (const Node& node : random.graph.nodes()) missing.erase(node.op->name);
   }
   std::string names;
   for (const std::string& name : missing) names += " " + name;
@@ -70,36 +71,41 @@ TEST_P(Shard, OnCpuAgreesWithTheReferenceAndIsTheSameFusedOrNotOnAnyNumberOfThre
   const auto agrees = [](const Graph& graph, const NamedArrays& values) {
     return difference(expect(graph, values), run_on(Device::cpu(1), true, graph, values));
   };
-  const auto same = [](const Graph& graph, const NamedArrays& values) -> std::string {
-    const Results fused = run_on(Device::cpu(1), true, graph, values);
-    for (const auto& [threads, fusion] : {std::pair(1, false), std::pair(2, true), std::pair(4, true)}) {
-      const Results other = run_on(Device::cpu(threads), fusion, graph, values);
-      for (std::size_t i = 0; i < fused.size(); ++i) {
-        if (!fused[i].same_bits(other[i])) {
-          return "result " + std::to_string(i) + " has other bits with " + std::to_string(threads) +
-                 " threads and fusion " + (fusion ? "on" : "off");
-        }
-      }
+  const auto same = [](const Graph& graph, const NamedArrays& values, int threads, bool fusion) -> std::string {
+    const Results one = run_on(Device::cpu(1), true, graph, values),
+                  other = run_on(Device::cpu(threads), fusion, graph, values);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      if (!one[i].same_bits(other[i])) return "result " + std::to_string(i) + " has other bits";
     }
     return {};
   };
+  using Check = std::function<std::string(const Graph&, const NamedArrays&)>;
+  const std::vector<std::pair<std::string, Check>> checks = {
+      {"cpu and reference", agrees},
+      {"fused or not", [&](const Graph& g, const NamedArrays& v) { return same(g, v, 1, false); }},
+      {"1 or 2 threads", [&](const Graph& g, const NamedArrays& v) { return same(g, v, 2, true); }},
+      {"1 or 4 threads", [&](const Graph& g, const NamedArrays& v) { return same(g, v, 4, true); }},
+  };
   for (std::uint64_t seed = GetParam(); seed < GetParam() + kPerShard; ++seed) {
     const RandomGraph random = random_graph(seed);
-    for (const std::function<std::string(const Graph&, const NamedArrays&)>& check :
-         {std::function<std::string(const Graph&, const NamedArrays&)>(agrees), {same}}) {
-      const auto attempt = [&](const Graph& graph, const NamedArrays& values) -> std::string {
+    for (const auto& [what, check] : checks) {
+      const auto attempt = [&, &check = check](const Graph& graph, const NamedArrays& values) -> std::string {
         try {
           return check(graph, values);
         } catch (const Error& error) {
-          return error.what();
+          return std::string(to_string(error.code())) + ": " + error.what();
         }
       };
       const std::string found = attempt(random.graph, random.values);
       if (found.empty()) continue;
+      // A computed index that has become an input may be refused: that is another matter.
       const auto differs = [&](const Graph& graph, const NamedArrays& values) {
-        return !attempt(graph, values).empty();
+        const std::string text = attempt(graph, values);
+        return !text.empty() && !text.starts_with("index_out_of_range");
       };
-      ADD_FAILURE() << "seed " << seed << ": " << found << "\n" << minimised(random.graph, random.values, differs);
+      ADD_FAILURE() << "seed " << seed << ", " << what << ": " << found << "\n"
+                    << minimised(random.graph, random.values, differs);
+      break;
     }
   }
 }
