@@ -292,6 +292,10 @@ class Generator {
 
   Maybe compare() {
     static constexpr std::array kOps = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
+    if (chance(0.1)) {
+      const Maybe x = pick(floating);
+      if (x) return Value{is_nan(x->tensor), 0, 1, true};
+    }
     const Maybe a = pick([&](const Value& v) { return is_number(v) && v.exact; });
     const Maybe b = a ? partner(*a) : Maybe();
     if (!b || !b->exact) return {};
