@@ -112,6 +112,24 @@ std::int64_t saturate_to_integer(double value, DType dtype) {
   }
 }
 
+bool widens(DType from, DType to) {
+  switch (from) {
+    case DType::boolean:
+      return to != DType::boolean;
+    case DType::u8:
+      return to != DType::boolean && to != DType::u8;
+    case DType::i32:
+      return to == DType::i64 || to == DType::f64;
+    case DType::bf16:
+    case DType::f16:
+      return to == DType::f32 || to == DType::f64;
+    case DType::f32:
+      return to == DType::f64;
+    default:
+      return false;
+  }
+}
+
 double load_real(const void* data, std::int64_t i, DType dtype) {
   switch (dtype) {
     case DType::f64:

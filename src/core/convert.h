@@ -21,6 +21,10 @@ std::int64_t wrap_to_integer(std::int64_t value, DType dtype);
 /// is not 0 (so NaN is true). What the op `cast` does.
 std::int64_t saturate_to_integer(double value, DType dtype);
 
+/// Whether every value of `from` is a value of `to` and the two differ, so that converting there and back is the
+/// identity.
+bool widens(DType from, DType to);
+
 /// Element `i` of dense `data` as double; i64 above 2^53 rounds.
 double load_real(const void* data, std::int64_t i, DType dtype);
 /// Element `i` of dense `data` of an integer type or boolean.

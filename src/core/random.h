@@ -1,6 +1,7 @@
 #pragma once
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace wholestep::random {

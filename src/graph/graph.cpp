@@ -44,6 +44,15 @@ void check_count(const OpDef& op, const std::vector<Tensor>& operands) {
               fmt::format("{}: expected {} operands, got {}", describe(op.name, operands), expected, given));
 }
 
+/// A literal's bytes are those of its type (a default-constructed Array has none).
+void check_literals(const std::string& what, const Attrs& attrs) {
+  for (const auto& [name, value] : attrs.items()) {
+    const auto* literal = std::get_if<Literal>(&value);
+    if (literal && (!*literal || (*literal)->bytes() != num_bytes((*literal)->type())))
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: attribute '{}' is an array without data", what, name));
+  }
+}
+
 /// The attributes in the order of the op's entry, so that equal nodes are written equally.
 Attrs in_order(const OpDef& op, const Attrs& given, const std::vector<Tensor>& operands) {
   Attrs ordered;
@@ -144,6 +153,7 @@ Tensor Graph::apply(std::string_view name, const std::vector<Tensor>& operands, 
   Node node;
   node.op = &op;
   node.attrs = in_order(op, attrs, operands);
+  check_literals(describe(name, operands), node.attrs);
   std::vector<TensorType> types;
   for (const Tensor& operand : operands) {
     node.operands.push_back(operand.id());

@@ -52,25 +52,6 @@ std::size_t hash(const Expr& e) {
   return seed;
 }
 
-/// Every value of `from` is a value of `to`, so that converting there and back is the identity.
-bool widens(DType from, DType to) {
-  switch (from) {
-    case DType::boolean:
-      return to != DType::boolean;
-    case DType::u8:
-      return to != DType::boolean && to != DType::u8;
-    case DType::i32:
-      return to == DType::i64 || to == DType::f64;
-    case DType::bf16:
-    case DType::f16:
-      return to == DType::f32 || to == DType::f64;
-    case DType::f32:
-      return to == DType::f64;
-    default:
-      return false;
-  }
-}
-
 /// Guards that say something; nullopt where one of them never holds.
 std::optional<std::vector<Guard>> reduce_guards(std::vector<Guard> guards) {
   std::vector<Guard> kept;
