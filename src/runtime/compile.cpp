@@ -59,7 +59,8 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
   } else {
     out.plan = plan_of_signature(out.graph);
   }
-  out.plan.index_bounds = timed(out.stages, "index bounds", [&] { return plan::index_bounds(passes::eliminate_dead(source)); });
+  out.plan.index_bounds =
+      timed(out.stages, "index bounds", [&] { return plan::index_bounds(passes::eliminate_dead(source)); });
   return out;
 }
 
