@@ -176,12 +176,15 @@ std::vector<std::string> trainable(const Graph& graph);
 NamedArrays initial_values(const Graph& graph, std::uint64_t seed);
 
 /// New graph whose outputs are `[loss, aux..., grad_0 ... grad_n]`, gradients in the order of `wrt` (names of
-/// parameters, or of floating-point inputs or states). The cotangent of the loss is a new scalar input `d_output` of the loss's dtype.
-/// A gradient that does not depend on anything is zeros. Throws `no_outputs`, `loss_not_scalar`, `empty_wrt`,
-/// `unknown_name`, `not_differentiable`.
+/// parameters, or of floating-point inputs or states). The cotangent of the loss is a new scalar input `d_output` of the
+/// loss's dtype (`d_output_2` ... where the graph is a gradient itself and has one). Updates are kept. A gradient that does
+/// not depend on anything is zeros. Throws `no_outputs`, `loss_not_scalar`, `empty_wrt`, `unknown_name`, `duplicate_name`,
+/// `not_differentiable` (an integer name, or an op without gradient on the way).
 Graph gradients_with_loss(const Graph& graph, const std::vector<std::string>& wrt);
 
-/// Appends to `graph` the gradients of `output` (any shape), given its `cotangent`, with respect to each of `wrt`.
+/// Appends to `graph` the gradients of `output` (any shape), given its `cotangent`, with respect to each of `wrt` (any
+/// floating-point tensors). Throws `shape_mismatch`, `dtype_mismatch`, `not_differentiable`, `invalid_argument` (a tensor of
+/// another graph).
 std::vector<Tensor> append_gradients(Graph& graph, Tensor output, Tensor cotangent, const std::vector<Tensor>& wrt);
 
 }  // namespace wholestep

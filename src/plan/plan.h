@@ -70,8 +70,4 @@ struct PlanOptions {
 /// needs.
 Plan make_plan(const Graph& graph, const PlanOptions& options);
 
-/// The inputs of `graph`, as the user wrote it, that are used as indices (through casts too), and the smallest bound of
-/// each.
-std::vector<IndexBound> index_bounds(const Graph& graph);
-
 }  // namespace wholestep::plan

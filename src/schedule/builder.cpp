@@ -117,6 +117,10 @@ Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body) {
   return {Loop{var, extent, kind, std::move(body)}};
 }
 
+Stmt set(int array, Affine slot, ExprId value) { return {SetAccumulator{array, std::move(slot), value}}; }
+
+Stmt store(loops::Store to) { return {StoreTo{std::move(to)}}; }
+
 int lanes_of(const Target& target) { return std::max(1, target.vector_bytes / 4); }
 
 namespace {

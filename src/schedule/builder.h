@@ -41,6 +41,8 @@ double cycles(const std::vector<loops::Expr>& exprs, const std::vector<ExprId>& 
 inline constexpr double kNanosecondsPerCycle = 0.35;
 
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);
+Stmt set(int array, Affine slot, ExprId value);
+Stmt store(loops::Store to);
 
 /// Lanes of a vector loop on `target`: as many as f32 fit, whatever the dtype, so that a value's reduction order does
 /// not depend on what it is fused with.

@@ -166,8 +166,7 @@ class Contraction {
 
     const Var slot = builder_.new_var();
     Block clear;
-    clear.push_back(
-        {SetAccumulator{registers, Affine::of(slot), builder_.identity(loops::ReduceOp::sum, sum.accumulate)}});
+    clear.push_back(set(registers, Affine::of(slot), builder_.identity(loops::ReduceOp::sum, sum.accumulate)));
     block.push_back(loop(slot, rows * vectors, LoopKind::unroll, std::move(clear)));
 
     std::vector<Axis> depth;
@@ -183,7 +182,7 @@ class Contraction {
                                ? exprs.fma(a, b, before)
                                : exprs.binary(loops::BinaryOp::add, exprs.binary(loops::BinaryOp::mul, a, b), before);
       Block step;
-      step.push_back({SetAccumulator{registers, at, after}});
+      step.push_back(set(registers, at, after));
       return step;
     });
     for (std::size_t i = depth.size(); i-- > 0;) {
@@ -221,7 +220,7 @@ class Contraction {
     Block block;
     for (const Stage& stage : kernel_.stages)
       for (const loops::Store& store : stage.stores)
-        block.push_back({StoreTo{builder_.translate(store, with, results)}});
+        block.push_back(schedule::store(builder_.translate(store, with, results)));
     return block;
   }
 
@@ -245,7 +244,7 @@ class Contraction {
       loops::Store store{local_, Affine::of(i, width) + Affine(j * lanes_) + Affine::of(lane),
                          builder_.accumulator(registers, at)};
       Block body;
-      body.push_back({StoreTo{store}});
+      body.push_back(schedule::store(store));
       return body;
     });
     const Var i = builder_.new_var(), lane = builder_.new_var();

@@ -109,7 +109,7 @@ class LoopSchedule {
   Block stores_of(const Stage& stage) {
     Block block;
     for (const loops::Store& store : stage.stores)
-      block.push_back({StoreTo{builder_.translate(store, with_, results_)}});
+      block.push_back(schedule::store(builder_.translate(store, with_, results_)));
     return block;
   }
 
@@ -151,11 +151,11 @@ class LoopSchedule {
     Block body;
     if (stage.reduce) {
       const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector);
-      body.push_back({SetAccumulator{sum, 0, builder_.identity(*stage.reduce, stage.accumulate)}});
+      body.push_back(set(sum, 0, builder_.identity(*stage.reduce, stage.accumulate)));
       const std::vector<Axis> reduce = fresh(stage.reduce_axes);
       const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
       Block step;
-      step.push_back({SetAccumulator{sum, 0, combined(stage, builder_.accumulator(sum, 0), value)}});
+      step.push_back(set(sum, 0, combined(stage, builder_.accumulator(sum, 0), value)));
       step = around(reduce, LoopKind::serial, std::move(step));
       std::move(step.begin(), step.end(), std::back_inserter(body));
       results_[index] = builder_.accumulator(sum, 0);
@@ -168,7 +168,10 @@ class LoopSchedule {
   // The lanes share the stage's innermost axis.
   Block row_stage(std::size_t index) {
     const Stage& stage = kernel_.stages[index];
-    if (!stage.reduce) return around(fresh(stage.map_axes), LoopKind::vector, stores_of(stage));
+    if (!stage.reduce) {
+      const std::vector<Axis> map = fresh(stage.map_axes);
+      return around(map, LoopKind::vector, stores_of(stage));
+    }
     Block block = row_reduction(index);
     Block stores = stores_of(stage);
     std::move(stores.begin(), stores.end(), std::back_inserter(block));
@@ -181,8 +184,7 @@ class LoopSchedule {
     const int result = builder_.new_accumulators(stage.accumulate, 1, false);
     if (stage.reduce_axes.empty()) {
       const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
-      block.push_back(
-          {SetAccumulator{result, 0, combined(stage, builder_.identity(*stage.reduce, stage.accumulate), value)}});
+      block.push_back(set(result, 0, combined(stage, builder_.identity(*stage.reduce, stage.accumulate), value)));
       results_[index] = builder_.accumulator(result, 0);
       return block;
     }
@@ -192,7 +194,7 @@ class LoopSchedule {
     const int partial = inner.extent >= 2 * stride ? kPartialSums : 1;
     const int sums = builder_.new_accumulators(stage.accumulate, partial, true);
     for (int p = 0; p < partial; ++p) {
-      block.push_back({SetAccumulator{sums, p, builder_.identity(*stage.reduce, stage.accumulate)}});
+      block.push_back(set(sums, p, builder_.identity(*stage.reduce, stage.accumulate)));
     }
     // One vector into partial sum `p`, from `start`.
     auto add = [&](int p, const Affine& start, std::int64_t extent) {
@@ -200,7 +202,7 @@ class LoopSchedule {
       with_[inner.var] = start + Affine::of(lane);
       const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
       Block body;
-      body.push_back({SetAccumulator{sums, p, combined(stage, builder_.accumulator(sums, p), value)}});
+      body.push_back(set(sums, p, combined(stage, builder_.accumulator(sums, p), value)));
       return loop(lane, extent, LoopKind::vector, std::move(body));
     };
     Block walk;
@@ -222,10 +224,10 @@ class LoopSchedule {
       const ExprId low = exprs.binary(op, builder_.accumulator(sums, 0), builder_.accumulator(sums, 1));
       const ExprId high = exprs.binary(op, builder_.accumulator(sums, 2), builder_.accumulator(sums, 3));
       Block body;
-      body.push_back({SetAccumulator{sums, 0, exprs.binary(op, low, high)}});
+      body.push_back(set(sums, 0, exprs.binary(op, low, high)));
       block.push_back(loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body)));
     }
-    block.push_back({SetAccumulator{result, 0, builder_.horizontal(*stage.reduce, sums, 0)}});
+    block.push_back(set(result, 0, builder_.horizontal(*stage.reduce, sums, 0)));
     results_[index] = builder_.accumulator(result, 0);
     return block;
   }

@@ -1,0 +1,60 @@
+#pragma once
+// From nests to functions in memory.
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/target.h"
+
+namespace wholestep::cpu {
+
+/// Runs tasks [first_task, last_task) of one nest; `buffers` has one address per plan buffer of the nest.
+using TaskFunction = void (*)(void* const* buffers, std::int64_t first_task, std::int64_t last_task);
+
+/// Loaded machine code; its functions live as long as it does.
+class Code {
+ public:
+  enum class Origin { compiled, memory, disk };
+
+  /// Links `object`, which defines kernel_0 ... kernel_<count - 1>. Throws `internal` where it cannot.
+  Code(const std::string& object, std::size_t count);
+  ~Code();
+  const std::vector<TaskFunction>& functions() const { return functions_; }
+  std::size_t object_bytes() const { return object_bytes_; }
+
+ private:
+  struct Linker;
+  std::unique_ptr<Linker> linker_;
+  std::vector<TaskFunction> functions_;
+  std::size_t object_bytes_ = 0;
+};
+
+class Jit {
+ public:
+  explicit Jit(CodeTarget target) : target_(std::move(target)) {}
+
+  struct Result {
+    std::shared_ptr<const Code> code;
+    Code::Origin origin;
+  };
+  /// One function per nest. Throws `internal` for a nest that cannot be rendered. Safe to call from several threads.
+  Result compile(const std::vector<schedule::Nest>& nests, const backend::BuildOptions& options);
+
+  const CodeTarget& target() const { return target_; }
+
+ private:
+  std::string compile_object(const std::vector<schedule::Nest>& nests, bool fast_math) const;
+  std::shared_ptr<const Code> recall(const std::string& name);
+  void remember(const std::string& name, std::shared_ptr<const Code> code);
+
+  CodeTarget target_;
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<const Code>>> recent_;  // most recently used first
+};
+
+}  // namespace wholestep::cpu

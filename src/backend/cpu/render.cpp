@@ -1,0 +1,243 @@
+#include "backend/cpu/render.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/nest_renderer.h"
+
+namespace wholestep::cpu {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using schedule::Loop;
+using schedule::LoopKind;
+
+NestRenderer::NestRenderer(const schedule::Nest& nest, const CodeTarget& target, bool fast_math, llvm::Module& module,
+                           const std::string& symbol)
+    : nest_(nest), module_(module), symbol_(symbol), b_(module.getContext()), emit_(b_, target) {
+  if (fast_math) {
+    llvm::FastMathFlags flags;
+    flags.setAllowContract(true);
+    flags.setAllowReciprocal(true);
+    b_.setFastMathFlags(flags);
+  }
+}
+
+// One function runs one task: its pointer arguments carry the promise that buffers do not overlap.
+void NestRenderer::render() {
+  analyse();
+  std::vector<llvm::Type*> types;
+  for (const loops::BufferUse& use : nest_.buffers) {
+    if (use.value >= 0) types.push_back(b_.getPtrTy());
+  }
+  const auto own = static_cast<unsigned>(types.size());
+  types.push_back(b_.getInt64Ty());
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
+  function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, symbol_ + "_task", module_);
+  function_->setDoesNotThrow();
+  for (unsigned i = 0; i < own; ++i) {
+    function_->addParamAttr(i, llvm::Attribute::NoAlias);
+    function_->addParamAttr(i, llvm::Attribute::NoCapture);
+  }
+
+  BasicBlock* entry = new_block("entry");
+  BasicBlock* start = new_block("start");
+  b_.SetInsertPoint(entry);
+  entry_end_ = b_.CreateBr(start);
+  b_.SetInsertPoint(entry_end_);
+  unsigned argument = 0;
+  for (const loops::BufferUse& use : nest_.buffers) {
+    if (use.value >= 0) {
+      buffers_.push_back(function_->getArg(argument++));
+      continue;
+    }
+    auto* memory = b_.CreateAlloca(emit_.memory_type(use.dtype), b_.getInt64(static_cast<std::uint64_t>(use.elements)));
+    memory->setAlignment(llvm::Align(64));
+    buffers_.push_back(memory);
+  }
+  for (const schedule::AccumulatorArray& array : nest_.accumulators) {
+    llvm::Type* element = emit_.value_type(array.dtype);
+    if (array.vector && nest_.lanes > 1)
+      element = llvm::FixedVectorType::get(element, static_cast<unsigned>(nest_.lanes));
+    std::vector<llvm::AllocaInst*>& slots = registers_.emplace_back();
+    for (std::int64_t slot = 0; slot < array.slots; ++slot) slots.push_back(b_.CreateAlloca(element));
+    // A register that is read first has a definite value; promotion to SSA drops the rest.
+    for (llvm::AllocaInst* slot : slots) b_.CreateStore(llvm::Constant::getNullValue(element), slot);
+  }
+
+  b_.SetInsertPoint(start);
+  scopes_.emplace_back();
+  decode_grid(function_->getArg(own));
+  block(nest_.body);
+  b_.CreateRetVoid();
+  make_driver(function_);
+}
+
+BasicBlock* NestRenderer::new_block(const char* name) {
+  return BasicBlock::Create(module_.getContext(), name, function_);
+}
+
+void NestRenderer::decode_grid(Value* task) {
+  std::int64_t inner = 1;
+  for (std::size_t i = nest_.grid.size(); i-- > 0;) {
+    const loops::Axis& axis = nest_.grid[i];
+    Binding binding;
+    if (axis.extent > 1) {
+      Value* index = inner > 1 ? b_.CreateUDiv(task, b_.getInt64(static_cast<std::uint64_t>(inner))) : task;
+      const bool outermost = inner * axis.extent == nest_.tasks();
+      binding.value = outermost ? index : b_.CreateURem(index, b_.getInt64(static_cast<std::uint64_t>(axis.extent)));
+      inner *= axis.extent;
+    }
+    bindings_[axis.var] = binding;
+  }
+}
+
+void NestRenderer::make_driver(llvm::Function* task_function) {
+  llvm::Type* i64 = b_.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), i64, i64}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_, module_);
+  function_->setDoesNotThrow();
+  BasicBlock* entry = new_block("entry");
+  BasicBlock* body = new_block("task");
+  BasicBlock* exit = new_block("exit");
+  Value* first = function_->getArg(1);
+  Value* last = function_->getArg(2);
+
+  b_.SetInsertPoint(entry);
+  std::vector<Value*> arguments;
+  for (unsigned i = 0; i + 1 < task_function->arg_size(); ++i) {
+    arguments.push_back(b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), i)));
+  }
+  b_.CreateCondBr(b_.CreateICmpSLT(first, last), body, exit);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* task = b_.CreatePHI(i64, 2);
+  task->addIncoming(first, entry);
+  arguments.push_back(task);
+  b_.CreateCall(task_function, arguments);
+  Value* next = b_.CreateAdd(task, b_.getInt64(1), "", true, true);
+  task->addIncoming(next, body);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, last), body, exit);
+  b_.SetInsertPoint(exit);
+  b_.CreateRetVoid();
+}
+
+void NestRenderer::block(const schedule::Block& statements) {
+  std::vector<Write> writes;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    const auto& node = statements[i].node;
+    if (const auto* store = std::get_if<schedule::StoreTo>(&node)) {
+      const loops::Store& what = store->store;
+      writes.push_back({&what, value(what.value), what.row == loops::kNoExpr ? nullptr : value(what.row)});
+      const bool more = i + 1 < statements.size() && std::holds_alternative<schedule::StoreTo>(statements[i + 1].node);
+      if (more) continue;
+      for (const Write& pending : writes) write(pending);
+      writes.clear();
+      ++epoch_;
+    } else if (const auto* inner = std::get_if<Loop>(&node)) {
+      loop(*inner);
+    } else if (const auto* choice = std::get_if<schedule::Branch>(&node)) {
+      branch(*choice);
+    } else {
+      set_accumulator(std::get<schedule::SetAccumulator>(node));
+    }
+  }
+}
+
+void NestRenderer::loop(const Loop& loop) {
+  if (loop.extent <= 0) return;
+  switch (loop.kind) {
+    case LoopKind::unroll:
+      for (std::int64_t i = 0; i < loop.extent; ++i) once(loop, i, false);
+      return;
+    case LoopKind::serial:
+      counted_loop(loop, loop.extent, 1, false);
+      return;
+    case LoopKind::vector:
+      vector_loop(loop);
+      return;
+  }
+}
+
+void NestRenderer::vector_loop(const Loop& loop) {
+  if (nest_.lanes == 1) return counted_loop(loop, loop.extent, 1, false);
+  if (in_vector_loop()) unsupported(fmt::format("kernel {}: a vector loop inside a vector loop", nest_.name));
+  vector_var_ = loop.var;
+  const std::int64_t lanes = nest_.lanes;
+  const std::int64_t full = loop.extent / lanes * lanes;
+  active_lanes_ = nest_.lanes;
+  if (full > 0) counted_loop(loop, full, lanes, true);
+  active_lanes_ = static_cast<int>(loop.extent - full);
+  if (active_lanes_ > 0) once(loop, full, true);
+  vector_var_ = -1;
+  active_lanes_ = 0;
+}
+
+void NestRenderer::once(const Loop& loop, std::int64_t number, bool vector) {
+  bindings_[loop.var] = {nullptr, number, vector, static_cast<int>(bindings_.size())};
+  block(loop.body);
+  bindings_.erase(loop.var);
+}
+
+// for (var = 0; var < end; var += step), known to run at least once.
+void NestRenderer::counted_loop(const Loop& loop, std::int64_t end, std::int64_t step, bool vector) {
+  if (end <= step) return once(loop, 0, vector);
+  ++epoch_;
+  scopes_.emplace_back();
+  BasicBlock* before = b_.GetInsertBlock();
+  BasicBlock* body = new_block("loop");
+  b_.CreateBr(body);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  counter->addIncoming(b_.getInt64(0), before);
+  bindings_[loop.var] = {counter, 0, vector, static_cast<int>(bindings_.size())};
+  block(loop.body);
+  bindings_.erase(loop.var);
+  Value* next = b_.CreateAdd(counter, b_.getInt64(static_cast<std::uint64_t>(step)), "", true, true);
+  counter->addIncoming(next, b_.GetInsertBlock());
+  BasicBlock* after = new_block("after");
+  b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(static_cast<std::uint64_t>(end))), body, after);
+  b_.SetInsertPoint(after);
+  scopes_.pop_back();
+  ++epoch_;
+}
+
+void NestRenderer::branch(const schedule::Branch& branch) {
+  const Position position = resolve(branch.value);
+  if (position.lane_step != 0) unsupported(fmt::format("kernel {}: a branch on a vector variable", nest_.name));
+  if (position.terms.empty()) return block(position.number < branch.limit ? branch.then : branch.otherwise);
+  Value* taken = b_.CreateICmpSLT(scalar_of(position), b_.getInt64(static_cast<std::uint64_t>(branch.limit)));
+  BasicBlock* then = new_block("then");
+  BasicBlock* otherwise = new_block("otherwise");
+  BasicBlock* join = new_block("join");
+  b_.CreateCondBr(taken, then, otherwise);
+  for (const auto& [start, statements] : {std::pair(then, &branch.then), std::pair(otherwise, &branch.otherwise)}) {
+    b_.SetInsertPoint(start);
+    scopes_.emplace_back();
+    block(*statements);
+    scopes_.pop_back();
+    ++epoch_;
+    b_.CreateBr(join);
+  }
+  b_.SetInsertPoint(join);
+}
+
+void NestRenderer::set_accumulator(const schedule::SetAccumulator& set) {
+  llvm::AllocaInst* target = register_at(set.array, set.slot, dtype_of(set.value));
+  Value* next = value(set.value);
+  if (target->getAllocatedType()->isVectorTy()) {
+    next = splat(next);
+    if (llvm::Constant* mask = tail_mask()) {
+      next = b_.CreateSelect(mask, next, b_.CreateLoad(target->getAllocatedType(), target));
+    }
+  } else if (is_vector(next)) {
+    unsupported(fmt::format("kernel {}: a vector set into a scalar register", nest_.name));
+  }
+  b_.CreateStore(next, target);
+  ++epoch_;
+}
+
+void render(const schedule::Nest& nest, const CodeTarget& target, bool fast_math, llvm::Module& module,
+            const std::string& symbol) {
+  NestRenderer(nest, target, fast_math, module, symbol).render();
+}
+
+}  // namespace wholestep::cpu
