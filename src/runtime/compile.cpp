@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "passes/passes.h"
 #include "runtime/fingerprint.h"
+#include "runtime/index_bounds.h"
 #include "runtime/program.h"
 
 namespace wholestep::runtime {
@@ -59,8 +60,7 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
   } else {
     out.plan = plan_of_signature(out.graph);
   }
-  out.plan.index_bounds =
-      timed(out.stages, "index bounds", [&] { return plan::index_bounds(passes::eliminate_dead(source)); });
+  out.plan.index_bounds = timed(out.stages, "index bounds", [&] { return index_bounds(source); });
   return out;
 }
 
