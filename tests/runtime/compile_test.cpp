@@ -105,6 +105,22 @@ TEST(Compile, LowersAnEqualGraphOnce) {
   EXPECT_NE(session.compile(graph, {.fusion = false}).explain().find("index bounds"), std::string::npos);
 }
 
+TEST(Compile, TakesCodeFromMemoryAndFromDisk) {
+  if (testing::built_devices().size() < 2) GTEST_SKIP() << "the CPU part is not in this build";
+  const auto folder = std::filesystem::temp_directory_path() / "wholestep-code-cache-test";
+  std::filesystem::remove_all(folder);
+  const Session session(Device::cpu(1));
+  const Graph graph = affine("cached", "x", {2}, DType::f32, 3, true);
+  const CompileOptions in_memory{.disk_cache = false}, on_disk{.cache_dir = folder.string()};
+  EXPECT_FALSE(session.compile(graph, in_memory).stats().from_cache);
+  EXPECT_TRUE(session.compile(graph, in_memory).stats().from_cache);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  const Graph other = affine("kept", "x", {2}, DType::f32, 3, true);
+  EXPECT_FALSE(session.compile(other, on_disk).stats().from_cache);
+  EXPECT_FALSE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Compile, SurvivesMoreGraphsThanTheCacheHolds) {
   const Session session(Device::reference());
   for (int i = 0; i < 40; ++i) {

@@ -84,7 +84,8 @@ TEST_P(Specialised, BuilderIsNotAskedWhereMoreThanTheBatchDiffers) {
   expect_error(ErrorCode::wrong_length, {"\"x\"", "47"}, [&] { trainer.step({{"x", odd}, {"y", batch.y}}); });
   expect_error(ErrorCode::wrong_length, {"\"x\""}, [&] { trainer.step({{"x", batch.x}, {"y", nine}}); });
   expect_error(ErrorCode::unknown_name, {"\"z\""}, [&] { trainer.step({{"z", batch.x}, {"y", batch.y}}); });
-  expect_error(ErrorCode::dtype_mismatch, {"\"y\""}, [&] { trainer.step({{"x", batch.x}, {"y", batch.x}}); });
+  const Batch full = random_batch(16, 1);
+  expect_error(ErrorCode::dtype_mismatch, {"\"y\""}, [&] { trainer.step({{"x", full.x}, {"y", batch.x}}); });
 }
 
 TEST_P(Specialised, RefusesAnotherModel) {
