@@ -1,0 +1,154 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "wholestep/graph.h"
+#include "wholestep/ops.h"
+
+namespace wholestep::test {
+namespace {
+
+using nlohmann::json;
+
+TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
+  const Folder folder;
+  EXPECT_EQ(run(folder, {}).status, 2);
+  EXPECT_EQ(run(folder, {"tarin"}).status, 2);
+  EXPECT_EQ(run(folder, {"train"}).status, 2) << "--data is required";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--batch", "0"}).status, 2);
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--epochs", "1", "--steps", "1"}).status, 2);
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-every", "1"}).status, 2) << "--save-every needs --save";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--device", "abacus"}).status, 2);
+  EXPECT_EQ(run(folder, {"show"}).status, 2);
+  EXPECT_EQ(run(folder, {"bench"}).status, 2);
+}
+
+TEST(CommandLine, HelpIsASuccessOnStandardOutput) {
+  const Folder folder;
+  const Finished help = run(folder, {"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"train", "eval", "bench", "show", "devices"})
+    EXPECT_NE(help.out.find(command), std::string::npos) << command;
+}
+
+TEST(CommandLine, AnErrorIsOneLineOnStandardErrorAndStatus1) {
+  const Folder folder;
+  const Finished missing = run(folder, {"train", "--data", folder.file("nowhere")});
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(missing.err.starts_with("wholestep: error: ")) << missing.err;
+  EXPECT_NE(missing.err.find("nowhere"), std::string::npos) << missing.err;
+  EXPECT_EQ(missing.out, "");
+}
+
+TEST(CommandLine, APrecisionThatIsNotThereIsAnErrorThatSaysWhatIs) {
+  const DataFolder folder;
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"train", "--data", folder.data(), "--precision", "mixed"}, {"bench", "mlp", "--precision", "f16"}}) {
+    const Finished result = run(folder, words);
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find("f32"), std::string::npos) << result.err;
+  }
+}
+
+TEST(CommandLine, AModelThatIsNotThereIsAnErrorThatListsThoseThatAre) {
+  const DataFolder folder;
+  const Finished result = run(folder, {"train", "resnet9000", "--data", folder.data()});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("mlp"), std::string::npos) << result.err;
+}
+
+TEST(Devices, ListsTheReferenceAndTheCpuAsAvailable) {
+  const Folder folder;
+  const Finished result = run(folder, {"devices", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::vector<std::string> available;
+  const json object = json::parse(last_line(result.out));
+  for (const json& device : object.at("devices")) {
+    if (device.at("available")) available.push_back(device.at("name"));
+  }
+  EXPECT_NE(std::find(available.begin(), available.end(), "reference"), available.end()) << result.out;
+  EXPECT_NE(std::find(available.begin(), available.end(), "cpu"), available.end()) << result.out;
+}
+
+TEST(Show, PrintsAWorkloadsStepAsTextThatParsesBack) {
+  const Folder folder;
+  const Finished result = run(folder, {"show", "--workload", "mlp", "--batch", "8"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Graph graph = Graph::parse(result.out);
+  EXPECT_FALSE(graph.updates().empty());
+  EXPECT_FALSE(graph.nodes_of("matmul").empty());
+}
+
+TEST(Show, PrintsAFileAsItIs) {
+  const Folder folder;
+  Graph graph("squares");
+  const Tensor x = graph.input("x", {4});
+  const Tensor p = graph.param("p", {4});
+  graph.set_outputs({squared_error(p * p, x)});
+  std::ofstream(folder.file("squares.ws")) << graph.to_text();
+  const Finished plain = run(folder, {"show", "squares.ws"});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_TRUE(Graph::parse(plain.out) == graph) << plain.out;
+  const Finished with_update = run(folder, {"show", "squares.ws", "--optimizer", "sgd"});
+  ASSERT_EQ(with_update.status, 0) << with_update.err;
+  EXPECT_EQ(Graph::parse(with_update.out).updates().size(), 1u) << with_update.out;
+}
+
+TEST(Show, AWrongPassIsAnErrorThatListsThePasses) {
+  const Folder folder;
+  const Finished result = run(folder, {"show", "--workload", "mlp", "--after", "magic"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("magic"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("decompose"), std::string::npos) << result.err;
+}
+
+TEST(Show, AFileThatIsNoGraphIsAnError) {
+  const Folder folder;
+  std::ofstream(folder.file("bad.ws")) << "graph of the wrong kind";
+  EXPECT_EQ(run(folder, {"show", "bad.ws"}).status, 1);
+  EXPECT_EQ(run(folder, {"show", "missing.ws"}).status, 1);
+  EXPECT_EQ(run(folder, {"show", "model.onnx"}).status, 1);
+}
+
+TEST(Show, PrintsPlanLoopsAndReport) {
+  const DataFolder folder;
+  for (const char* what : {"--plan", "--nests", "--explain"}) {
+    const Finished result = run(folder, {"show", "--workload", "mlp", "--batch", "8", what});
+    EXPECT_EQ(result.status, 0) << what << ": " << result.err;
+    EXPECT_NE(result.out.find("matmul"), std::string::npos) << what << ": " << result.out;
+  }
+}
+
+TEST(Bench, PrintsEveryFieldOfItsContract) {
+  const DataFolder folder;
+  const Finished result = run(folder, {"bench", "mlp", "--threads", "1", "--seconds", "0", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json object = json::parse(last_line(result.out));
+  for (const char* field :
+       {"step_us_median", "step_us_min", "compile_ms", "first_step_ms", "state_bytes", "scratch_bytes",
+        "peak_rss_bytes", "gflops", "peak_gflops", "fraction_of_peak", "host_optimizer_step_us", "grads_only_us"}) {
+    ASSERT_TRUE(object.contains(field) && object.at(field).is_number()) << field;
+    EXPECT_GT(object.at(field).get<double>(), 0) << field;
+  }
+  EXPECT_EQ(object.at("workload"), "mlp");
+  EXPECT_EQ(object.at("device"), "cpu");
+  EXPECT_EQ(object.at("threads"), 1);
+  EXPECT_EQ(object.at("precision"), "f32");
+  EXPECT_EQ(object.at("optimizer"), "adamw");
+  EXPECT_EQ(object.at("params"), 784 * 128 + 128 + 128 * 10 + 10);
+  EXPECT_EQ(object.at("steps_per_launch"), 1);
+  EXPECT_EQ(object.at("resident"), true);
+  EXPECT_EQ(object.at("state_bytes"), 3 * 4 * (784 * 128 + 128 + 128 * 10 + 10)) << "parameters, m and v, nothing else";
+  // Forward twice, the gradient of both weights, and the gradient of the hidden layer: the images need none.
+  EXPECT_EQ(object.at("flops_per_step"), 2.0 * 64 * (2 * 784 * 128 + 3 * 128 * 10));
+}
+
+TEST(Bench, AWorkloadThatIsNotThereIsAnError) {
+  const Folder folder;
+  EXPECT_EQ(run(folder, {"bench", "everything"}).status, 1);
+}
+
+}  // namespace
+}  // namespace wholestep::test

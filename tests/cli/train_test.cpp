@@ -1,0 +1,281 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "process.h"
+#include "wholestep/io.h"
+
+namespace wholestep::test {
+namespace {
+
+using nlohmann::json;
+
+json result_of(const Finished& finished) {
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  return finished.status == 0 ? json::parse(last_line(finished.out)) : json::object();
+}
+
+std::string steps_in(const std::string& path) {
+  for (const auto& [key, value] : io::read_safetensors(path).metadata) {
+    if (key == "steps") return value;
+  }
+  return "none";
+}
+
+/// Every tensor and every entry of the metadata.
+void expect_same_checkpoint(const std::string& left, const std::string& right) {
+  const io::SafeTensors a = io::read_safetensors(left);
+  const io::SafeTensors b = io::read_safetensors(right);
+  EXPECT_EQ(a.metadata, b.metadata);
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (const auto& [name, value] : a.tensors) {
+    const Array* other = find(b.tensors, name);
+    ASSERT_NE(other, nullptr) << name;
+    EXPECT_TRUE(value.same_bits(*other)) << name;
+  }
+}
+
+TEST(Train, LearnsAndReportsEveryFieldOfItsContract) {
+  const DataFolder folder;
+  const json result = result_of(run(folder, {"train", "mlp", "--data", folder.data(), "--batch", "16", "--epochs", "6",
+                                             "--lr", "0.003", "--save", "a.safetensors", "--json"}));
+  EXPECT_EQ(result.at("steps"), 6 * 13) << "200 images: twelve batches of 16 and one of 8";
+  EXPECT_GT(result.at("test_accuracy").get<double>(), 0.9);
+  EXPECT_LT(result.at("final_loss").get<double>(), 1.0);
+  EXPECT_GT(result.at("step_us_median").get<double>(), 0);
+  EXPECT_EQ(result.at("resident"), true);
+  EXPECT_EQ(result.at("checkpoint"), "a.safetensors");
+  ASSERT_EQ(result.at("epochs").size(), 6u);
+  EXPECT_LT(result.at("epochs")[5].at("train_loss"), result.at("epochs")[0].at("train_loss"));
+  EXPECT_EQ(steps_in(folder.file("a.safetensors")), "78");
+}
+
+TEST(Train, WithoutATerminalPrintsResultsAloneAndNoBar) {
+  const DataFolder folder;
+  const Finished result = run(folder, {"train", "--data", folder.data(), "--epochs", "2"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(result.err, "");
+  EXPECT_NE(result.out.find("epoch   2/2"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("resident: yes"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find('\r'), std::string::npos);
+}
+
+TEST(Train, WithoutSaveKeepsNothing) {
+  const DataFolder folder;
+  const json result = result_of(run(folder, {"train", "--data", folder.data(), "--steps", "3", "--json"}));
+  EXPECT_TRUE(result.at("checkpoint").is_null());
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_NE(entry.path().extension(), ".safetensors");
+}
+
+TEST(Eval, OfACheckpointIsWhatTrainingReported) {
+  const DataFolder folder;
+  const json trained =
+      result_of(run(folder, {"train", "--data", folder.data(), "--steps", "20", "--save", "a.safetensors", "--json"}));
+  const json evaluated =
+      result_of(run(folder, {"eval", "mlp", "--data", folder.data(), "--load", "a.safetensors", "--json"}));
+  EXPECT_EQ(evaluated.at("test_accuracy"), trained.at("test_accuracy"));
+  EXPECT_EQ(evaluated.at("final_loss"), trained.at("test_loss"));
+  EXPECT_EQ(evaluated.at("steps"), 20);
+  EXPECT_EQ(evaluated.at("checkpoint"), "a.safetensors");
+  for (const char* field : {"step_us_median", "resident"}) EXPECT_TRUE(evaluated.contains(field)) << field;
+}
+
+TEST(Eval, OfAFileWithoutTheModelsTensorsIsAnErrorThatNamesOne) {
+  const DataFolder folder;
+  const Array stray = Array::from(std::vector<float>{1, 2});
+  io::write_safetensors(folder.file("other.safetensors"), {{"stray", stray}});
+  const Finished result = run(folder, {"eval", "mlp", "--data", folder.data(), "--load", "other.safetensors"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("fc1.weight"), std::string::npos) << result.err;
+}
+
+TEST(Train, ResumedInTheMiddleOfAnEpochEndsWithTheSameBits) {
+  const DataFolder folder;
+  const std::vector<std::string> common{"train", "--data", folder.data(), "--batch", "16", "--seed", "5", "--save"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return run(folder, more);
+  };
+  ASSERT_EQ(with({"whole.safetensors", "--steps", "31"}).status, 0);
+  ASSERT_EQ(with({"part.safetensors", "--steps", "17"}).status, 0);
+  ASSERT_EQ(with({"part.safetensors", "--steps", "31", "--resume", "part.safetensors"}).status, 0);
+  expect_same_checkpoint(folder.file("whole.safetensors"), folder.file("part.safetensors"));
+}
+
+TEST(Train, ResumeTakesFromTheCheckpointWhatIsNotGiven) {
+  const DataFolder folder;
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--data", folder.data()});
+    return run(folder, more);
+  };
+  const std::vector<std::string> settings{"--optimizer", "sgd", "--lr", "0.1", "--batch", "20", "--seed", "9"};
+  std::vector<std::string> whole = settings, part = settings;
+  whole.insert(whole.end(), {"--steps", "14", "--save", "whole.safetensors"});
+  part.insert(part.end(), {"--steps", "6", "--save", "part.safetensors"});
+  ASSERT_EQ(train(whole).status, 0);
+  ASSERT_EQ(train(part).status, 0);
+  ASSERT_EQ(train({"--steps", "14", "--resume", "part.safetensors", "--save", "part.safetensors"}).status, 0);
+  expect_same_checkpoint(folder.file("whole.safetensors"), folder.file("part.safetensors"));
+}
+
+TEST(Train, RefusesToResumeAnotherRunAndNamesBoth) {
+  const DataFolder folder;
+  ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--batch", "16", "--seed", "5", "--steps", "3", "--save",
+                         "a.safetensors"})
+                .status,
+            0);
+  const auto refused = [&](const std::string& flag, const std::string& asked, const std::string& had) {
+    const Finished result =
+        run(folder, {"train", "--data", folder.data(), "--resume", "a.safetensors", "--steps", "5", flag, asked});
+    EXPECT_EQ(result.status, 1) << flag;
+    EXPECT_NE(result.err.find(flag + " " + asked), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(had), std::string::npos) << result.err;
+  };
+  refused("--batch", "32", "16");
+  refused("--seed", "6", "5");
+  refused("--optimizer", "sgd", "adamw");
+
+  const DataFolder smaller(120);
+  const Finished other_data =
+      run(folder, {"train", "--data", smaller.data(), "--resume", "a.safetensors", "--steps", "5"});
+  EXPECT_EQ(other_data.status, 1);
+  EXPECT_NE(other_data.err.find("120"), std::string::npos) << other_data.err;
+  EXPECT_NE(other_data.err.find("200"), std::string::npos) << other_data.err;
+}
+
+TEST(Train, RefusesAGarbledCheckpoint) {
+  const DataFolder folder;
+  ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--steps", "3", "--save", "a.safetensors"}).status, 0);
+  const std::string whole = read_file(folder.file("a.safetensors"));
+  std::ofstream(folder.file("b.safetensors"), std::ios::binary) << whole.substr(0, whole.size() / 2);
+  const Finished result = run(folder, {"train", "--data", folder.data(), "--steps", "5", "--resume", "b.safetensors"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_TRUE(result.err.starts_with("wholestep: error: ")) << result.err;
+}
+
+TEST(Train, GivesTheSameBitsOnOneTwoAndFourThreads) {
+  const DataFolder folder;
+  for (const char* threads : {"1", "2", "4"}) {
+    const std::string file = std::string(threads) + ".safetensors";
+    ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--batch", "64", "--steps", "20", "--threads", threads,
+                           "--save", file})
+                  .status,
+              0);
+  }
+  expect_same_checkpoint(folder.file("1.safetensors"), folder.file("2.safetensors"));
+  expect_same_checkpoint(folder.file("1.safetensors"), folder.file("4.safetensors"));
+}
+
+/// Interrupts a run once it has saved, runs the command that it prints, and compares with a run that was left alone.
+void expect_interruption_is_harmless(int signal) {
+  const DataFolder folder;
+  const std::vector<std::string> common{"train", "--data", folder.data(), "--batch", "16", "--steps", "6000", "--save"};
+  std::vector<std::string> interrupted = common, whole = common;
+  interrupted.insert(interrupted.end(), {"it's.safetensors", "--save-every", "50"});
+  whole.emplace_back("whole.safetensors");
+
+  Process process = start(folder, interrupted);
+  const std::string checkpoint = folder.file("it's.safetensors");
+  while (!std::filesystem::exists(checkpoint) && !process.ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.send(signal);
+  const Finished stopped = process.wait();
+  ASSERT_EQ(stopped.status, 130) << stopped.err;
+  const std::string steps = steps_in(checkpoint);
+  EXPECT_NE(stopped.err.find("interrupted at step " + steps + " of 6000"), std::string::npos) << stopped.err;
+
+  const Finished resumed = run_shell(folder, last_line(stopped.err));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  ASSERT_EQ(run(folder, whole).status, 0);
+  expect_same_checkpoint(folder.file("whole.safetensors"), checkpoint);
+}
+
+TEST(Train, AfterCtrlCThePrintedCommandEndsWithTheBitsOfTheRunThatWasLeftAlone) {
+  expect_interruption_is_harmless(SIGINT);
+}
+TEST(Train, AfterSigtermThePrintedCommandEndsWithTheBitsOfTheRunThatWasLeftAlone) {
+  expect_interruption_is_harmless(SIGTERM);
+}
+
+TEST(Train, InterruptedWithoutSaveKeepsTheStateAnyway) {
+  const DataFolder folder;
+  Process process = start(folder, {"train", "--data", folder.data(), "--steps", "100000000", "--log", "log"});
+  while (read_file(folder.file("log/train.jsonl")).empty() && !process.ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.send(SIGINT);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.status, 130) << stopped.err;
+  EXPECT_NE(last_line(stopped.err).find("--resume mlp-interrupted.safetensors"), std::string::npos) << stopped.err;
+  EXPECT_NE(steps_in(folder.file("mlp-interrupted.safetensors")), "none");
+}
+
+TEST(Train, StopsAtALossThatIsNotFiniteAndLeavesTheLastGoodCheckpoint) {
+  const DataFolder folder;
+  const Finished result = run(folder, {"train", "--data", folder.data(), "--optimizer", "sgd", "--lr", "1e30",
+                                       "--steps", "50", "--save", "a.safetensors", "--save-every", "1"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("training stopped at step "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("a.safetensors (step "), std::string::npos) << result.err;
+  for (const auto& [name, value] : io::read_safetensors(folder.file("a.safetensors")).tensors) {
+    for (const double element : value.to_doubles()) ASSERT_TRUE(std::isfinite(element)) << name;
+  }
+}
+
+TEST(Train, FindsATargetThatCannotBeWrittenBeforeItTrains) {
+  const DataFolder folder;
+  for (const std::string& target : {folder.file("no/such/folder/a.safetensors"), folder.data()}) {
+    const Finished result = run(folder, {"train", "--data", folder.data(), "--epochs", "1", "--save", target});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.out, "") << "nothing was trained";
+    EXPECT_NE(result.err.find(target), std::string::npos) << result.err;
+  }
+}
+
+TEST(Train, AFullTargetIsAnErrorThatKeepsTheOldCheckpoint) {
+  const DataFolder folder;
+  const std::string command = "wholestep train --data data --save a.safetensors";
+  ASSERT_EQ(run_shell(folder, command + " --steps 3").status, 0);
+  const std::string before = read_file(folder.file("a.safetensors"));
+  // Files may grow to a few KiB; without the trap, the signal for growing further would end the process.
+  const Finished result = run_shell(folder, "trap '' XFSZ; ulimit -f 8; exec " + command + " --steps 5");
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_NE(result.err.find("a.safetensors"), std::string::npos) << result.err;
+  EXPECT_EQ(read_file(folder.file("a.safetensors")), before);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    const std::string name = entry.path().filename();
+    EXPECT_TRUE(name == "data" || name == "a.safetensors" || name == "stdout" || name == "stderr")
+        << name << " was left behind";
+  }
+}
+
+TEST(Train, LogsEveryStepAndEpochAsJsonLinesAndAppends) {
+  const DataFolder folder;
+  for (const char* steps : {"20", "26"}) {
+    std::vector<std::string> words{"train", "--data", folder.data(), "--batch", "16",           "--steps",
+                                   steps,   "--log",  "log",         "--save",  "a.safetensors"};
+    if (std::filesystem::exists(folder.file("a.safetensors"))) words.insert(words.end(), {"--resume", "a.safetensors"});
+    ASSERT_EQ(run(folder, words).status, 0);
+  }
+  std::istringstream lines(read_file(folder.file("log/train.jsonl")));
+  std::int64_t steps = 0;
+  int epochs = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json record = json::parse(line);
+    if (record.at("event") == "step") {
+      EXPECT_EQ(record.at("step"), ++steps);
+    } else {
+      EXPECT_EQ(record.at("event"), "epoch");
+      EXPECT_EQ(record.at("step"), steps);
+      ++epochs;
+    }
+  }
+  EXPECT_EQ(steps, 26);
+  EXPECT_EQ(epochs, 3) << "one whole, one to step 20, its rest";
+}
+
+}  // namespace
+}  // namespace wholestep::test

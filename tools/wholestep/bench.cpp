@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench_peak.h"
+#include "bench_workload.h"
+#include "command.h"
+#include "evaluate.h"
+#include "options.h"
+#include "wholestep/trainer.h"
+
+namespace wholestep::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  std::string workload;
+  std::string optimizer = "adamw";
+  DeviceOptions device;
+  std::string precision = "f32";
+  double seconds = 2;
+  bool json = false;
+};
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+/// Something timed call by call, each with the next of the workload's batches.
+class Timed {
+ public:
+  Timed(const Workload& workload, std::function<void(const data::Batch&)> call)
+      : workload_(workload), call_(std::move(call)) {}
+
+  /// Calls for `seconds`, at least `least` times.
+  void measure(double seconds, int least) {
+    const Clock::time_point start = Clock::now();
+    for (int n = 0; n < least || milliseconds_since(start) < seconds * 1e3; ++n) {
+      const data::Batch& batch = workload_.batches[next_++ % workload_.batches.size()];
+      const Clock::time_point begin = Clock::now();
+      call_(batch);
+      us_.push_back(milliseconds_since(begin) * 1e3);
+    }
+  }
+  void forget() { us_.clear(); }
+  double median_us() const { return median(us_); }
+  double min_us() const { return *std::min_element(us_.begin(), us_.end()); }
+
+ private:
+  const Workload& workload_;
+  std::function<void(const data::Batch&)> call_;
+  std::size_t next_ = 0;
+  std::vector<double> us_;
+};
+
+nlohmann::ordered_json measure(const BenchOptions& options) {
+  const int threads = options.device.threads_used();
+  const std::optional<double> round_trip_ns = measure_core_round_trip_ns();
+  const double peak_gflops = measure_peak_gflops(threads);
+
+  const Workload workload = make_workload(options.workload);
+  const Graph& graph = workload.graph;
+  const Optimizer optimizer = optimizer_by_name(options.optimizer);
+  const Device device = options.device.device();
+  const NamedArrays initial = initial_values(graph, 0);
+
+  const Clock::time_point start = Clock::now();
+  ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device);
+  const auto step = [&](const data::Batch& batch) { trainer.step({{"x", batch.images}, {"y", batch.labels}}); };
+  step(workload.batches.front());
+  const double first_step_ms = milliseconds_since(start);
+
+  HostOptimizerStep host(graph, optimizer, device);
+  Timed resident_steps(workload, step);
+  Timed gradient_runs(workload, [&](const data::Batch& batch) { host.gradients_only(batch); });
+  Timed host_steps(workload, [&](const data::Batch& batch) { host.step(batch); });
+  // What else the machine does changes between moments, so the three take turns.
+  constexpr int kRounds = 10;
+  const auto take_turns = [&](double seconds, int least) {
+    resident_steps.measure(seconds * 0.5, least);
+    gradient_runs.measure(seconds * 0.3, least);
+    host_steps.measure(seconds * 0.2, least);
+  };
+  take_turns(options.seconds / kRounds, 5);
+  resident_steps.forget();
+  gradient_runs.forget();
+  host_steps.forget();
+  for (int round = 0; round < kRounds; ++round) take_turns(options.seconds / kRounds, 2);
+
+  const ProgramStats& stats = trainer.stats();
+  const double flops = count_matmul_flops(host.gradient_graph());
+  const double gflops = flops / resident_steps.median_us() * 1e-3;
+  return {
+      {"workload", workload.name},
+      {"device", device.name},
+      {"threads", threads},
+      {"precision", options.precision},
+      {"optimizer", options.optimizer},
+      {"params", count_parameters(graph)},
+      {"step_us_median", resident_steps.median_us()},
+      {"step_us_min", resident_steps.min_us()},
+      {"steps_per_launch", 1},
+      {"compile_ms", stats.compile_ms},
+      {"compiled_from_cache", stats.from_cache},
+      {"first_step_ms", first_step_ms},
+      {"resident", trainer.is_resident()},
+      {"state_bytes", stats.resident_bytes},
+      {"scratch_bytes", stats.scratch_bytes},
+      {"largest_live_bytes", stats.largest_live_bytes},
+      {"peak_rss_bytes", peak_rss_bytes()},
+      {"flops_per_step", flops},
+      {"gflops", gflops},
+      {"peak_gflops", peak_gflops},
+      {"fraction_of_peak", gflops / peak_gflops},
+      {"grads_only_us", gradient_runs.median_us()},
+      {"host_optimizer_step_us", host_steps.median_us()},
+      {"kernels", stats.kernels},
+      {"phases", stats.phases},
+      {"barriers", stats.barriers},
+      {"core_round_trip_ns", round_trip_ns ? nlohmann::ordered_json(*round_trip_ns) : nlohmann::ordered_json(nullptr)}};
+}
+
+void print_table(const nlohmann::ordered_json& r) {
+  const auto number = [&](const char* key) { return r.at(key).get<double>(); };
+  const auto text = [&](const char* key) { return r.at(key).get<std::string>(); };
+  const auto row = [](const char* what, const std::string& value) { fmt::print("  {:<34}{}\n", what, value); };
+  fmt::print("{} on {}, {:.0f} threads, {}, {}, {:.0f} parameters\n", text("workload"), text("device"),
+             number("threads"), text("precision"), text("optimizer"), number("params"));
+  row("step, median", fmt::format("{:.1f} us", number("step_us_median")));
+  row("step, fastest", fmt::format("{:.1f} us", number("step_us_min")));
+  row("gradients only", fmt::format("{:.1f} us (step / this: {:.2f})", number("grads_only_us"),
+                                    number("step_us_median") / number("grads_only_us")));
+  row("with the update on the host", fmt::format("{:.1f} us", number("host_optimizer_step_us")));
+  row("compile", fmt::format("{:.1f} ms{}", number("compile_ms"),
+                             r.at("compiled_from_cache").get<bool>() ? " (code from the cache)" : ""));
+  row("first step from a standing start", fmt::format("{:.1f} ms", number("first_step_ms")));
+  row("matrix products", fmt::format("{:.1f} GFLOP/s, {:.0f} % of the {:.1f} of an FMA loop", number("gflops"),
+                                     100 * number("fraction_of_peak"), number("peak_gflops")));
+  row("resident", r.at("resident").get<bool>() ? "yes" : "no");
+  row("state, scratch", fmt::format("{:.0f}, {:.0f} bytes (largest live set {:.0f})", number("state_bytes"),
+                                    number("scratch_bytes"), number("largest_live_bytes")));
+  row("peak resident set of the process", fmt::format("{:.1f} MiB", number("peak_rss_bytes") / (1 << 20)));
+  row("kernels, phases, barriers",
+      fmt::format("{:.0f}, {:.0f}, {:.0f}", number("kernels"), number("phases"), number("barriers")));
+  if (!r.at("core_round_trip_ns").is_null())
+    row("round trip between two cores", fmt::format("{:.0f} ns", number("core_round_trip_ns")));
+}
+
+int run_bench(const BenchOptions& options) {
+  check_precision(options.precision);
+  const nlohmann::ordered_json result = measure(options);
+  if (options.json)
+    fmt::print("{}\n", result.dump());
+  else
+    print_table(result);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& status) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "time training steps of a workload");
+  command->add_option("WORKLOAD", options->workload, "mlp: 784-128-10, batch 64")->required();
+  options->device.add_to(*command);
+  command->add_option("--optimizer", options->optimizer, "sgd, adam or adamw")->capture_default_str();
+  add_precision(*command, options->precision);
+  command->add_option("--seconds", options->seconds, "how long to measure")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->callback([options, &status] { status = run_bench(*options); });
+}
+
+}  // namespace wholestep::cli

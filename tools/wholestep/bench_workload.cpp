@@ -1,0 +1,138 @@
+#include "bench_workload.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "wholestep/error.h"
+#include "wholestep/nn.h"
+
+namespace wholestep::cli {
+namespace {
+
+constexpr int kBatches = 16;  // different ones, so that a step does not find its batch in the cache
+
+Workload make_mlp() {
+  constexpr std::int64_t kBatch = 64;
+  constexpr std::int64_t kPixels = 784;
+  Workload workload{"mlp", models::mlp(kBatch), {}};
+  std::mt19937 random(0);
+  for (int i = 0; i < kBatches; ++i) {
+    std::vector<std::uint8_t> images(kBatch * kPixels);
+    for (std::uint8_t& pixel : images) pixel = static_cast<std::uint8_t>(random() & 255u);
+    std::vector<std::int32_t> labels(kBatch);
+    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random() % 10u);
+    workload.batches.push_back({Array::from(images, {kBatch, kPixels}), Array::from(labels), kBatch});
+  }
+  return workload;
+}
+
+std::string slot_input(const std::string& param, const std::string& slot) { return "slot." + param + "." + slot; }
+
+/// Inputs: `param.X`, `grad.X` and `slot.X.S` for each parameter X, `lr`, `scalar.S`. Outputs: new values of each
+/// parameter and its slots.
+Graph update_graph(const Graph& model, const std::vector<std::string>& names, const OptimizerRule& rule) {
+  Graph graph("host update");
+  const Tensor lr = graph.input("lr", {});
+  std::vector<Tensor> scalars;
+  for (const StepScalar& scalar : rule.scalars()) scalars.push_back(graph.input("scalar." + scalar.name, {}));
+  std::vector<Tensor> outputs;
+  for (const std::string& name : names) {
+    const TensorType type = model.node(model.find_id(name)).type;
+    const Tensor param = graph.input("param." + name, type.shape, type.dtype);
+    const Tensor grad = graph.input("grad." + name, type.shape, type.dtype);
+    std::vector<Tensor> slots;
+    for (const OptimizerSlot& slot : rule.slots(type)) {
+      slots.push_back(graph.input(slot_input(name, slot.name), slot.type.shape, slot.type.dtype));
+    }
+    const OptimizerResult result = rule.append({graph, param, grad, slots, lr, scalars});
+    outputs.push_back(result.param);
+    outputs.insert(outputs.end(), result.slots.begin(), result.slots.end());
+  }
+  graph.set_outputs(outputs);
+  return graph;
+}
+
+}  // namespace
+
+Workload make_workload(const std::string& name) {
+  if (name == "mlp") return make_mlp();
+  throw Error(ErrorCode::unknown_name, fmt::format("no workload \"{}\"; this version has: mlp", name));
+}
+
+std::int64_t count_parameters(const Graph& graph) {
+  std::int64_t count = 0;
+  for (const NodeId id : graph.nodes_of("param")) count += num_elements(graph.node(id).type.shape);
+  return count;
+}
+
+double count_matmul_flops(const Graph& graph) {
+  std::vector<bool> needed(graph.nodes().size(), false);
+  for (const NodeId id : graph.outputs()) needed[static_cast<std::size_t>(id)] = true;
+  for (std::size_t id = needed.size(); id-- > 0;) {
+    if (!needed[id]) continue;
+    for (const NodeId operand : graph.nodes()[id].operands) needed[static_cast<std::size_t>(operand)] = true;
+  }
+  double flops = 0;
+  for (const NodeId id : graph.nodes_of("matmul")) {
+    if (!needed[static_cast<std::size_t>(id)]) continue;
+    const Node& node = graph.node(id);
+    const Shape& left = graph.node(node.operands[0]).type.shape;
+    const bool transposed = node.attrs.get<bool>("transpose_a");
+    const std::int64_t contracted = left[left.size() - (transposed ? 2 : 1)];
+    flops += 2.0 * static_cast<double>(num_elements(node.type.shape)) * static_cast<double>(contracted);
+  }
+  return flops;
+}
+
+HostOptimizerStep::HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device)
+    : optimizer_(optimizer),
+      names_(trainable(graph)),
+      gradient_graph_(gradients_with_loss(graph, names_)),
+      gradients_(Session(device).compile(gradient_graph_)),
+      update_(Session(device).compile(update_graph(graph, names_, *optimizer))),
+      first_gradient_(graph.outputs().size()) {
+  const NamedArrays initial = initial_values(graph, 0);
+  for (const std::string& name : names_) {
+    const Array& value = *find(initial, name);
+    gradients_.set_param(name, value);
+    state_.emplace_back("param." + name, value);
+    for (const OptimizerSlot& slot : optimizer_->slots(value.type())) {
+      state_.emplace_back(slot_input(name, slot.name), Array(slot.type));
+    }
+  }
+}
+
+double HostOptimizerStep::gradients_only(const data::Batch& batch) {
+  const Array cotangent = Array::scalar(1.0f);
+  return gradients_.run_read_outputs({{"x", batch.images}, {"y", batch.labels}, {"d_output", cotangent}}, {0})
+      .front()
+      .item();
+}
+
+double HostOptimizerStep::step(const data::Batch& batch) {
+  const Array cotangent = Array::scalar(1.0f);
+  const std::vector<Array> results =
+      gradients_.run({{"x", batch.images}, {"y", batch.labels}, {"d_output", cotangent}});
+  ++steps_;
+
+  const Array lr = Array::scalar(static_cast<float>(optimizer_->lr()));
+  const std::vector<StepScalar> rules = optimizer_->scalars();
+  std::vector<Array> scalars;
+  for (const StepScalar& rule : rules) scalars.push_back(Array::scalar(static_cast<float>(rule.value(steps_))));
+  Inputs inputs{{"lr", lr}};
+  for (std::size_t i = 0; i < rules.size(); ++i) inputs.emplace_back("scalar." + rules[i].name, scalars[i]);
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    inputs.emplace_back("grad." + names_[i], results[first_gradient_ + i]);
+  for (const auto& [name, value] : state_) inputs.emplace_back(name, value);
+
+  std::vector<Array> updated = update_.run(inputs);
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    auto& [name, value] = state_[i];
+    value = std::move(updated[i]);
+    if (name.starts_with("param.")) gradients_.set_param(name.substr(6), value);
+  }
+  return results.front().item();
+}
+
+}  // namespace wholestep::cli

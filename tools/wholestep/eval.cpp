@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "command.h"
+#include "evaluate.h"
+#include "options.h"
+#include "wholestep/io.h"
+#include "wholestep/nn.h"
+#include "wholestep/session.h"
+
+namespace wholestep::cli {
+namespace {
+
+struct EvalOptions {
+  std::string model = "mlp";
+  std::string data;
+  std::string load;
+  std::int64_t batch = 64;
+  DeviceOptions device;
+  bool json = false;
+};
+
+/// Values of all parameters of `graph` out of a checkpoint, which may hold more: optimizer state.
+NamedArrays values_from(const std::string& path, const io::SafeTensors& file, const Graph& graph) {
+  NamedArrays values;
+  for (const NodeId id : graph.nodes_of("param")) {
+    const Node& node = graph.node(id);
+    const Array* found = find(file.tensors, node.name);
+    if (!found) {
+      throw Error(ErrorCode::checkpoint_mismatch,
+                  fmt::format("{}: no tensor \"{}\", which model \"{}\" needs", path, node.name, graph.name()));
+    }
+    if (found->type() != node.type) {
+      throw Error(ErrorCode::checkpoint_mismatch,
+                  fmt::format("{}: tensor \"{}\": model \"{}\" expects {}, the file has {}", path, node.name,
+                              graph.name(), to_string(node.type), to_string(found->type())));
+    }
+    values.emplace_back(node.name, *found);
+  }
+  return values;
+}
+
+/// One forward program for full batches and one for the final partial batch, on the same weights.
+class Forward {
+ public:
+  Forward(const EvalOptions& options, std::function<Graph(std::int64_t)> build, std::int64_t batch)
+      : session_(options.device.device()),
+        build_(std::move(build)),
+        batch_(batch),
+        full_(session_.compile(build_(batch))) {}
+
+  void set(const NamedArrays& values) {
+    for (const auto& [name, value] : values) full_.set_param(name, value);
+  }
+
+  std::vector<Array> operator()(const Inputs& inputs) {
+    const std::int64_t count = inputs.front().second.type.shape.front();
+    if (count == batch_) return full_.run(inputs);
+    if (!partial_) {
+      partial_.emplace(session_.compile(build_(count)));
+      partial_->share_state_of(full_);
+    }
+    return partial_->run(inputs);
+  }
+
+  bool is_resident() const { return full_.is_resident(); }
+
+ private:
+  Session session_;
+  std::function<Graph(std::int64_t)> build_;
+  std::int64_t batch_;
+  CompiledGraph full_;
+  std::optional<CompiledGraph> partial_;
+};
+
+int run_eval(const EvalOptions& options) {
+  const auto build = models::by_name(options.model);
+  const Graph graph = build(options.batch);
+  NamedArrays values;
+  std::optional<std::int64_t> steps;
+  if (options.load.empty()) {
+    values = initial_values(graph, 0);
+  } else {
+    const io::SafeTensors file = io::read_safetensors(options.load);
+    values = values_from(options.load, file, graph);
+    for (const auto& [key, text] : file.metadata) {
+      if (key == "steps") steps = std::stoll(text);
+    }
+  }
+  const data::ImageSet test = data::read_idx(options.data, data::Split::test);
+  if (test.size() == 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: a test set without examples", options.data));
+
+  Forward forward(options, build, std::min(options.batch, test.size()));
+  forward.set(values);
+  const Evaluation result = evaluate(test, options.batch, [&](const Inputs& inputs) { return forward(inputs); });
+  if (options.json) {
+    const nlohmann::ordered_json object = {
+        {"model", options.model},
+        {"device", options.device.name},
+        {"threads", options.device.threads_used()},
+        {"examples", test.size()},
+        {"steps", steps ? nlohmann::ordered_json(*steps) : nlohmann::ordered_json(nullptr)},
+        {"final_loss", result.loss},
+        {"test_accuracy", result.accuracy},
+        {"step_us_median", median(result.batch_us)},
+        {"resident", forward.is_resident()},
+        {"checkpoint", options.load.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(options.load)}};
+    fmt::print("{}\n", object.dump());
+  } else {
+    fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %, {:.1f} us per batch of {}\n", test.size(), result.loss,
+               100 * result.accuracy, median(result.batch_us), options.batch);
+    if (options.load.empty())
+      fmt::print("weights: initial values of seed 0 (--load FILE reads a checkpoint)\n");
+    else
+      fmt::print("weights: {}\n", options.load);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int& status) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* command = app.add_subcommand("eval", "loss and accuracy of a model on a test set");
+  command->add_option("MODEL", options->model, "built-in model")->capture_default_str();
+  command->add_option("--data", options->data, "folder with the IDX files, plain or .gz")->required();
+  command->add_option("--load", options->load, "checkpoint or other safetensors file with the weights");
+  command->add_option("--batch", options->batch, "examples at a time")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->capture_default_str();
+  options->device.add_to(*command);
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->callback([options, &status] { status = run_eval(*options); });
+}
+
+}  // namespace wholestep::cli

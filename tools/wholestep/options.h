@@ -1,0 +1,36 @@
+#pragma once
+// What several subcommands ask for in the same words.
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "wholestep/data.h"
+#include "wholestep/device.h"
+
+namespace CLI {
+class App;
+}
+
+namespace wholestep::cli {
+
+struct DeviceOptions {
+  std::string name = "cpu";
+  int threads = 0;  // 0: as many as cores this process may use
+
+  void add_to(CLI::App& command);
+  Device device() const { return {name, threads}; }
+  /// The number of threads that programs of this device run with.
+  int threads_used() const;
+};
+
+void add_precision(CLI::App& command, std::string& precision);
+/// Throws `unsupported` for a precision that this version has not.
+void check_precision(const std::string& precision);
+
+/// Both splits of the data set in `folder`: training, test.
+std::pair<data::ImageSet, data::ImageSet> read_data(const std::string& folder);
+
+/// `text` as one word of a POSIX shell.
+std::string shell_quote(const std::string& text);
+
+}  // namespace wholestep::cli
