@@ -204,6 +204,33 @@ TEST_P(Program, SwapsTwoParametersThatUpdateEachOther) {
   EXPECT_EQ(floats(program.get_param("b")), one);
 }
 
+TEST_P(Program, UpdatesParametersFromEachOthersOldValues) {
+  Graph graph("coupled");
+  Tensor a = graph.param("a", {3}), b = graph.param("b", {3}), c = graph.param("c", {3}), s = graph.input("s", {});
+  graph.set_outputs({reduce_sum(a * b, {0})});
+  graph.set_update(a, a + b * s);
+  graph.set_update(b, c - a);
+  graph.set_update(c, broadcast(reduce_sum(a, {0}), {3}) + b);
+  CompiledGraph program = compile(graph);
+  std::vector<float> va{1, 2, 3}, vb{4, 5, 6}, vc{7, 8, 9};
+  program.set_param("a", va);
+  program.set_param("b", vb);
+  program.set_param("c", vc);
+  const std::vector<float> two{2};
+  for (int run = 0; run < 3; ++run) {
+    const std::vector<float> oa = va, ob = vb, oc = vc;
+    for (int i = 0; i < 3; ++i) {
+      va[i] = oa[i] + ob[i] * 2;
+      vb[i] = oc[i] - oa[i];
+      vc[i] = oa[0] + oa[1] + oa[2] + ob[i];
+    }
+    EXPECT_EQ(program.run({{"s", two}})[0].item(), oa[0] * ob[0] + oa[1] * ob[1] + oa[2] * ob[2]);
+    EXPECT_EQ(floats(program.get_param("a")), va);
+    EXPECT_EQ(floats(program.get_param("b")), vb);
+    EXPECT_EQ(floats(program.get_param("c")), vc);
+  }
+}
+
 TEST_P(Program, HandlesTensorsWithoutElements) {
   Graph graph("empty");
   Tensor x = graph.input("x", {0, 3}), w = graph.param("w", {0});
