@@ -58,6 +58,35 @@ TEST(RandomGraphs, PassesKeepTheirValues) {
   }
 }
 
+TEST(Comparison, SeesAnElementThatIsOff) {
+  Graph g;
+  g.set_outputs({exp(g.input("x", {3}))});
+  const NamedArrays values{{"x", Array::from<float>({0, 1, 2})}};
+  const Expected expected = expect(g, values);
+  Array result = reference::to_array(expected.values[0]);
+  EXPECT_EQ(difference(expected, {result}), "");
+  result.as<float>()[1] += 1e-4f;
+  EXPECT_NE(difference(expected, {result}).find("element 1"), std::string::npos);
+  result.as<float>()[1] = std::nanf("");
+  EXPECT_NE(difference(expected, {result}), "");
+}
+
+TEST(Comparison, MinimisesToTheNodeThatDiffers) {
+  Graph g;
+  Tensor x = g.input("x", {3}), state = g.state("s", {3});
+  Tensor y = exp(tanh(square(x)));
+  g.set_outputs({sum(y), mul(y, x)});
+  g.set_update(state, y);
+  const NamedArrays values{{"x", Array::from<float>({0, 1, 2})}, {"s", Array(f32, {3})}};
+  const std::string text =
+      minimised(g, values, [](const Graph& part, const NamedArrays&) { return !part.nodes_of("tanh").empty(); });
+  const Graph smallest = Graph::parse(text);
+  EXPECT_EQ(smallest.nodes_of("tanh").size(), 1U);
+  EXPECT_TRUE(smallest.nodes_of("square").empty()) << text;
+  EXPECT_TRUE(smallest.updates().empty()) << text;
+  EXPECT_EQ(smallest.outputs().size(), 1U) << text;
+}
+
 class Shard : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override {
