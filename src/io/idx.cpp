@@ -70,7 +70,7 @@ TensorType read_header(MaybeGzipReader& content, const std::string& path) {
 
 /// The elements as stored. Memory grows with what arrives: a header can promise more than a machine has.
 std::vector<std::byte> read_elements(MaybeGzipReader& content, const TensorType& type, const std::string& path) {
-  constexpr std::size_t kFirstPiece = 1 << 24;
+  constexpr std::size_t kFirstPiece = 1 << 20;
   const std::size_t wanted = num_bytes(type);
   std::vector<std::byte> bytes;
   while (bytes.size() < wanted) {

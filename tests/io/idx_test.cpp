@@ -51,7 +51,7 @@ TEST(Idx, ReadsScalarsAndEmptyTensors) {
 }
 
 TEST(Idx, ReadsMoreThanOnePieceOfMemory) {
-  const std::uint32_t size = 40'000'001;
+  const std::uint32_t size = 5'000'001;
   std::string elements(size, '\0');
   for (std::size_t i = 0; i < elements.size(); i += 997) elements[i] = static_cast<char>(i % 251);
   const Array plain = read(idx(0x08, {size}, elements));
@@ -123,8 +123,8 @@ TEST(Idx, RefusesGzipGarbageAndWrongChecksums) {
 }
 
 TEST(Idx, InflatesNoMoreOfAGzipBombThanItsHeaderPromises) {
-  const std::string bomb = gzip(idx(0x08, {4}, std::string(100'000'000, '\0')));
-  ASSERT_LT(bomb.size(), 200'000u);
+  const std::string bomb = gzip(idx(0x08, {4}, std::string(20'000'000, '\0')));
+  ASSERT_LT(bomb.size(), 40'000u);
   expect_refused(ErrorCode::file_malformed, {"more data", "4 bytes"}, bomb);
 }
 
