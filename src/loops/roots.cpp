@@ -3,24 +3,82 @@
 #include <algorithm>
 
 #include "graph/op.h"
-#include "loops/fuse.h"
+#include "loops/lowering.h"
 
 namespace wholestep::loops {
 namespace {
 
-// Rough instructions per element of an element-wise op.
-int weight(const Node& node) {
-  static const std::vector<std::string> kCheap = {
-      "abs",         "add",         "cast",       "equal",   "greater", "greater_equal", "less", "less_equal",
-      "logical_and", "logical_not", "logical_or", "maximum", "minimum", "mul",           "neg",  "not_equal",
-      "relu",        "select",      "square",     "sub"};
-  if (node.op->kind == OpKind::view) return 0;
-  return std::binary_search(kCheap.begin(), kCheap.end(), node.op->name) ? 1 : 6;
+// What one op's own lowering writes, its operands being loads.
+struct Trace {
+  int cost = 0;               // rough instructions per element
+  bool only_moves = false;    // a single load, not guarded
+  bool needs_memory = false;  // reads its operand in another dimension structure, which only memory allows
+  Affine address;             // of the load, where it only moves
+  std::vector<Axis> axes;     // variables of the element's position, ones left out
+};
+
+int cost_of(const Expr& e) {
+  switch (e.kind) {
+    case ExprKind::unary:
+      switch (e.unary) {
+        case UnaryOp::neg:
+        case UnaryOp::abs:
+        case UnaryOp::sign:
+        case UnaryOp::ceil:
+        case UnaryOp::floor:
+        case UnaryOp::round:
+        case UnaryOp::trunc:
+        case UnaryOp::is_nan:
+        case UnaryOp::logical_not:
+        case UnaryOp::bit_not:
+          return 1;
+        default:
+          return 6;
+      }
+    case ExprKind::binary:
+      switch (e.binary) {
+        case BinaryOp::div:
+        case BinaryOp::rem:
+        case BinaryOp::pow:
+        case BinaryOp::atan2:
+          return 6;
+        default:
+          return 1;
+      }
+    case ExprKind::fma:
+    case ExprKind::select:
+    case ExprKind::cast:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+Trace trace(const Graph& graph, NodeId id) {
+  Trace result;
+  Kernel scratch;
+  Var next = 0;
+  Lowering lowering(graph, scratch, next);
+  Stage stage;
+  Index at;
+  for (std::int64_t extent : graph.node(id).type.shape) {
+    at.push_back(extent == 1 ? Affine(0) : Affine::of(next));
+    if (extent != 1) result.axes.push_back({next++, extent});
+  }
+  const ExprId value = lowering.lower_root(id, at, stage, [&](NodeId, const Index&, bool affine) {
+    result.needs_memory = result.needs_memory || !affine;
+    return Access{Access::Kind::memory};
+  });
+  for (const Expr& e : scratch.exprs) result.cost += cost_of(e);
+  const Expr& last = scratch.exprs[static_cast<std::size_t>(value)];
+  result.only_moves = last.kind == ExprKind::load && last.guards.empty() && !result.needs_memory;
+  if (result.only_moves) result.address = last.index;
+  return result;
 }
 
 // A value used twice is recomputed while it costs less than storing and loading it.
 constexpr int kRecompute = 5;
-// Bounds an expression, and with it the depth of recursion that writes it.
+// Ops in one expression: bounds the depth of the recursion that writes it.
 constexpr int kLargest = 150;
 
 }  // namespace
@@ -38,7 +96,7 @@ void Roots::add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& n
   std::sort(nodes.begin(), nodes.end());
 }
 
-Roots choose_roots(const Graph& graph, bool fusion) {
+Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& alone) {
   const std::size_t count = graph.nodes().size();
   Roots roots;
   roots.is_root.assign(count, false);
@@ -47,22 +105,14 @@ Roots choose_roots(const Graph& graph, bool fusion) {
   roots.reads.resize(count);
   std::vector<bool> live(count, false), forced(count, false);
   auto mark = [](std::vector<bool>& flags, NodeId id) { flags[static_cast<std::size_t>(id)] = true; };
+  for (NodeId id : alone) {
+    for (NodeId operand : graph.node(id).operands) mark(forced, operand);
+  }
   for (NodeId id : graph.outputs()) mark(live, id), mark(roots.is_destination, id);
   for (const Update& update : graph.updates()) mark(live, update.value), mark(roots.is_destination, update.value);
 
-  // A value read at moved positions must lie in memory: strip the views that only move.
-  auto force_memory = [&](NodeId id, bool through_views) {
-    while (through_views) {
-      const Node& node = graph.node(id);
-      const std::string& name = node.op->name;
-      const bool moves =
-          name == "transpose" || name == "broadcast" || name == "slice" ||
-          (name == "reshape" && reshape_is_affine(node.type.shape, graph.node(node.operands[0]).type.shape));
-      if (!moves) break;
-      id = node.operands[0];
-    }
-    mark(forced, id);
-  };
+  std::vector<Trace> traces(count);
+  std::vector<NodeId> contractions;
   std::vector<int> users(count, 0);
   for (std::size_t i = count; i-- > 0;) {
     const Node& node = graph.nodes()[i];
@@ -75,46 +125,53 @@ Roots choose_roots(const Graph& graph, bool fusion) {
         ++users[static_cast<std::size_t>(operand)];
       }
     }
-    for (int k : node.op->whole_operands) force_memory(node.operands[static_cast<std::size_t>(k)], false);
-    if (node.op->kind == OpKind::contraction) {
-      // The second operand is loaded as vectors: unit stride along its last dimension, or a copy that has it.
-      force_memory(node.operands[0], true);
-      const Node& right = graph.node(node.operands[1]);
-      const bool transposed_view = right.op->name == "transpose" &&
-                                   !right.attrs.get<std::vector<std::int64_t>>("perm").empty() &&
-                                   right.attrs.get<std::vector<std::int64_t>>("perm").back() + 1 !=
-                                       static_cast<std::int64_t>(right.type.shape.size());
-      force_memory(node.operands[1], !transposed_view);
-    }
-    if (node.op->name == "reshape" && !reshape_is_affine(node.type.shape, graph.node(node.operands[0]).type.shape)) {
-      force_memory(node.operands[0], false);
-    }
-    if (node.op->name == "broadcast") {
-      const NodeId operand = node.operands[0];
-      const TensorType& from = graph.node(operand).type;
-      if (num_elements(from.shape) > 1 && num_elements(node.type.shape) > num_elements(from.shape) &&
-          weight(graph.node(operand)) > 1) {
-        mark(forced, operand);
+    const OpKind kind = node.op->kind;
+    if (kind == OpKind::source || kind == OpKind::scatter) continue;
+    traces[i] = trace(graph, static_cast<NodeId>(i));
+    for (int k : node.op->whole_operands) mark(forced, node.operands[static_cast<std::size_t>(k)]);
+    if (traces[i].needs_memory) mark(forced, node.operands[0]);
+    if (kind == OpKind::contraction) contractions.push_back(static_cast<NodeId>(i));
+  }
+  // Operands of a contraction are read many times: from memory, through views that only move.
+  for (NodeId id : contractions) {
+    for (std::size_t side = 0; side < 2; ++side) {
+      NodeId operand = graph.node(id).operands[side];
+      for (bool innermost_kept = true; innermost_kept;) {
+        const Trace& view = traces[static_cast<std::size_t>(operand)];
+        if (!view.only_moves || graph.node(operand).op->kind != OpKind::view) break;
+        // The right one is loaded as vectors along its last dimension: a view that gives that another stride is copied.
+        innermost_kept = side == 0 || view.axes.empty() || view.address.coefficient(view.axes.back().var) == 1;
+        if (innermost_kept) operand = graph.node(operand).operands[0];
       }
+      mark(forced, operand);
     }
   }
 
-  std::vector<int> cost(count, 0);
+  std::vector<int> cost(count, 0), size(count, 1);
   for (std::size_t i = 0; i < count; ++i) {
     const Node& node = graph.nodes()[i];
     if (!live[i]) continue;
     const OpKind kind = node.op->kind;
     if (kind == OpKind::source) {
       roots.is_source[i] = true;
-      cost[i] = 1;
       continue;
     }
-    int total = weight(node);
-    for (NodeId operand : node.operands) total += cost[static_cast<std::size_t>(operand)];
+    cost[i] = traces[i].cost;
+    for (NodeId operand : node.operands) {
+      const std::size_t o = static_cast<std::size_t>(operand);
+      // Spread over more elements, a costly value is kept.
+      const std::int64_t elements = num_elements(graph.node(operand).type.shape);
+      if (kind == OpKind::view && !roots.in_memory(operand) && elements > 1 && cost[o] >= kRecompute &&
+          num_elements(node.type.shape) > elements) {
+        roots.is_root[o] = true;
+      }
+      if (roots.in_memory(operand)) continue;
+      cost[i] += cost[o];
+      size[i] = std::min(size[i] + size[o], 2 * kLargest);
+    }
     const bool own_stage = kind == OpKind::reduction || kind == OpKind::contraction || kind == OpKind::scatter;
-    const bool shared = users[i] > 1 && total > kRecompute && num_elements(node.type.shape) > 1;
-    roots.is_root[i] = !fusion || own_stage || forced[i] || roots.is_destination[i] || shared || total > kLargest;
-    cost[i] = roots.is_root[i] ? 1 : total;
+    const bool shared = users[i] > 1 && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
+    roots.is_root[i] = !fusion || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
   }
 
   // What each root reads, through everything that is expanded into it.

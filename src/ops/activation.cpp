@@ -22,6 +22,9 @@ Tensor sigmoid(Tensor x) { return apply_broadcast("sigmoid", {x}); }
 /// log(sigmoid(x)), without overflow or cancellation.
 Tensor log_sigmoid(Tensor x) { return apply_broadcast("log_sigmoid", {x}); }
 
+/// log(1 + exp(x)), without overflow or cancellation.
+Tensor softplus(Tensor x) { return apply_broadcast("softplus", {x}); }
+
 /// x / (1 + |x|).
 Tensor softsign(Tensor x) { return apply_broadcast("softsign", {x}); }
 
@@ -85,6 +88,17 @@ void register_activation(OpTable& table) {
             return elementwise::apply(BinaryOp::min, x, x.constant(0)) - elementwise::apply(UnaryOp::log1p, e);
           },
       .gradient = [](const UnaryCotangent& at) { return at.g * sigmoid(-at.x); },
+  }));
+  table.add(define({
+      .name = "softplus",
+      .doc = "log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor cancels.",
+      .real = [](double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); },
+      .lower =
+          [](Scalar x) {
+            const Scalar e = elementwise::apply(UnaryOp::exp, -elementwise::apply(UnaryOp::abs, x));
+            return elementwise::apply(BinaryOp::max, x, x.constant(0)) + elementwise::apply(UnaryOp::log1p, e);
+          },
+      .gradient = [](const UnaryCotangent& at) { return at.g * sigmoid(at.x); },
   }));
   table.add(define({
       .name = "softsign",

@@ -149,18 +149,20 @@ class Contraction {
     const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
     NestBuilder::Substitution with;
     Block block;
-    // For each vector of columns and each row, unrolled.
+    // For each row and each vector of columns, unrolled. A row's factor is then needed only while its vectors are
+    // multiplied: all registers but a few are free for the sums.
     auto each = [&](auto make) {
-      Block made;
+      const Var i = builder_.new_var();
+      Block row;
       for (std::int64_t j = 0; j < vectors; ++j) {
-        const Var lane = builder_.new_var(), i = builder_.new_var();
+        const Var lane = builder_.new_var();
         with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
         with[column_.var] = Affine::of(column_tile_, width) + Affine(j * lanes_) + Affine::of(lane);
-        Block inner;
-        inner.push_back(loop(i, rows, LoopKind::unroll, make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
-        made.push_back(
-            loop(lane, std::min<std::int64_t>(lanes_, columns - j * lanes_), LoopKind::vector, std::move(inner)));
+        row.push_back(loop(lane, std::min<std::int64_t>(lanes_, columns - j * lanes_), LoopKind::vector,
+                           make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
       }
+      Block made;
+      made.push_back(loop(i, rows, LoopKind::unroll, std::move(row)));
       return made;
     };
 

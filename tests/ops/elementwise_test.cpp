@@ -166,6 +166,9 @@ TEST(Tails, OfActivationsNeitherOverflowNorCancel) {
   EXPECT_EQ(value("sigmoid", -1000), 0);
   expect_relative(value("log_sigmoid", 20), -std::exp(-20.0), 1e-6);
   EXPECT_EQ(value("log_sigmoid", -1000), -1000);
+  expect_relative(value("softplus", -20), std::exp(-20.0), 1e-6);
+  EXPECT_EQ(value("softplus", 1000), 1000);
+  EXPECT_EQ(value("softplus", -1000), 0);
   expect_relative(value("silu", -80), -80 * std::exp(-80.0), 1e-6);
   expect_relative(value("gelu", -10), -5 * std::erfc(10 / std::sqrt(2.0)), 1e-6);
   EXPECT_LT(value("gelu_tanh", -6), 0);
@@ -179,6 +182,8 @@ TEST(Tails, OfDerivativesNeitherOverflowNorCancel) {
   EXPECT_EQ(derivative("tanh", 500), 0);
   expect_relative(derivative("expm1", -20), std::exp(-20.0), 1e-6);
   expect_relative(derivative("log_sigmoid", 20), std::exp(-20.0), 1e-6);
+  expect_relative(derivative("softplus", -20), std::exp(-20.0), 1e-6);
+  EXPECT_EQ(derivative("softplus", 1000), 1);
   expect_relative(derivative("asinh", 1e30), 1e-30, 1e-6);
   expect_relative(derivative("asinh", 3000, f16), 1 / 3000.0, 1e-3);
   expect_relative(derivative("acosh", 1e30), 1e-30, 1e-6);

@@ -1,0 +1,153 @@
+#include "passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "evaluate.h"
+#include "expect_error.h"
+#include "wholestep/ops.h"
+
+namespace wholestep::passes {
+namespace {
+
+TEST(EliminateDead, RemovesWhatNothingNeedsButNeverTheSignature) {
+  Graph graph("g");
+  const Tensor x = graph.input("x", {2});
+  graph.input("unused", {5});
+  const Tensor w = graph.param("w", {2}, f32, Init::uniform(-1, 1));
+  graph.state("m", {}, i64);
+  const Tensor wasted = x * w;
+  exp(wasted);
+  graph.set_update(w, x - w);
+  graph.set_outputs({sum(x)});
+  const Graph lean = eliminate_dead(graph);
+  EXPECT_EQ(lean.nodes().size(), 6u) << lean.to_text();
+  EXPECT_EQ(init_of(lean.node(lean.find_id("w"))).kind, Init::Kind::uniform);
+  EXPECT_EQ(lean.name(), "g");
+  for (const char* name : {"x", "unused", "w", "m"}) EXPECT_GE(lean.find_id(name), 0);
+  expect_same(evaluate(graph, 1), evaluate(lean, 1));
+}
+
+TEST(ShareCommon, GivesEqualNodesOneId) {
+  Graph graph;
+  const Tensor x = graph.input("x", {2, 2});
+  const Tensor a = exp(x * 2.0) + sum(x, {0});
+  const Tensor b = exp(x * 2.0) + sum(x, {0});
+  graph.set_outputs({a, b});
+  const Graph shared = share_common(graph);
+  EXPECT_EQ(shared.outputs()[0], shared.outputs()[1]);
+  EXPECT_EQ(shared.nodes().size(), (graph.nodes().size() - 1) / 2 + 1);
+  expect_same(evaluate(graph, 1), evaluate(shared, 1));
+}
+
+TEST(ShareCommon, KeepsApartWhatDiffersInAnyBit) {
+  Graph graph;
+  const Tensor x = graph.input("x", {2, 2});
+  graph.set_outputs({graph.constant(0.0, f32), graph.constant(-0.0, f32), graph.constant(0.0, f64), sum(x, {0}),
+                     sum(x, {1}), sub(x, exp(x)), sub(exp(x), x)});
+  const Graph shared = share_common(graph);
+  std::vector<NodeId> outputs = shared.outputs();
+  std::sort(outputs.begin(), outputs.end());
+  EXPECT_EQ(std::unique(outputs.begin(), outputs.end()) - outputs.begin(), 7);
+}
+
+TEST(ShareCommon, NeverMergesParametersOfOneType) {
+  Graph graph;
+  graph.set_outputs({graph.param("a", {2}) + graph.param("b", {2})});
+  EXPECT_EQ(share_common(graph).nodes().size(), 3u);
+}
+
+Graph graph_of(const OpDef& op, const OpExample& example) {
+  Graph graph(op.name);
+  std::vector<Tensor> operands;
+  for (const TensorType& type : example.operands)
+    operands.push_back(graph.input("x" + std::to_string(operands.size()), type.shape, type.dtype));
+  graph.set_outputs({graph.apply(op.name, operands, example.attrs)});
+  return graph;
+}
+
+TEST(Decompose, LeavesOnlyPrimitivesOfEveryOp) {
+  for (const OpDef* op : op_table().all()) {
+    for (const OpExample& example : op->examples) {
+      const Graph graph = graph_of(*op, example);
+      const Graph lowered = run_pipeline(graph, {}, /*verify_each=*/true);
+      for (const Node& node : lowered.nodes())
+        EXPECT_FALSE(node.op->decompose) << op->name << " left " << node.op->name;
+      ASSERT_EQ(lowered.outputs().size(), 1u);
+      EXPECT_EQ(lowered.node(lowered.outputs()[0]).type, graph.node(graph.outputs()[0]).type);
+    }
+  }
+}
+
+TEST(Decompose, KeepsTheOpsThatItIsToldTo) {
+  Graph graph;
+  const Tensor logits = graph.input("logits", {4, 3});
+  graph.set_outputs({cross_entropy(logits, graph.input("labels", {4}, i32)), mean(softmax(logits))});
+  const Graph kept = decompose(graph, [](const OpDef& op) { return op.name == "softmax"; });
+  EXPECT_EQ(kept.nodes_of("softmax").size(), 1u);
+  EXPECT_TRUE(kept.nodes_of("cross_entropy").empty());
+  EXPECT_TRUE(kept.nodes_of("reduce_mean").empty());
+}
+
+TEST(Pipeline, StopsAfterThePassAskedFor) {
+  Graph graph;
+  const Tensor x = graph.input("x", {4, 3});
+  graph.set_outputs({mean(softmax(x * 1.0))});
+  EXPECT_EQ(run_pipeline(graph, "simplify").nodes_of("mul").size(), 0u);
+  EXPECT_EQ(run_pipeline(graph, "share_common").nodes_of("softmax").size(), 1u);
+  EXPECT_EQ(run_pipeline(graph, "decompose").nodes_of("softmax").size(), 0u);
+  expect_error(ErrorCode::unknown_name, {"'fold'", "simplify, share_common"}, [&] { run_pipeline(graph, "fold"); });
+}
+
+TEST(Pipeline, PassesHaveDifferentNames) {
+  std::vector<std::string> names;
+  for (const Pass& pass : pipeline()) names.push_back(pass.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
+}
+
+TEST(Pipeline, ChangesNoBitOfRandomGraphsOfPrimitives) {
+  const Shape shape = {3, 4};
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    random::Stream stream(seed, 9);
+    const DType dtype = std::vector<DType>{f32, f64, bf16, f16}[stream.below(4)];
+    Graph graph;
+    std::vector<Tensor> values = {graph.input("x", shape, dtype), graph.param("w", shape, dtype)};
+    const double constants[] = {0.0, -0.0, 1.0, -1.0};
+    const auto pick = [&] {
+      return values[values.size() - 1 - stream.below(std::min<std::uint64_t>(values.size(), 6))];
+    };
+    for (int i = 0; i < 25; ++i) {
+      const Tensor a = pick();
+      const Tensor b = stream.below(2) ? pick() : graph.full(shape, constants[stream.below(4)], dtype);
+      const std::function<Tensor()> choices[] = {[&] { return a + b; },
+                                                 [&] { return a - b; },
+                                                 [&] { return a * b; },
+                                                 [&] { return b * a; },
+                                                 [&] { return a / b; },
+                                                 [&] { return neg(a); },
+                                                 [&] { return abs(a); },
+                                                 [&] { return maximum(a, b); },
+                                                 [&] { return minimum(a, a); },
+                                                 [&] { return select(less(a, b), a, b); },
+                                                 [&] { return select(logical_not(is_nan(a)), a, b); },
+                                                 [&] { return reshape(reshape(a, {12}), shape); },
+                                                 [&] { return transpose(transpose(a, {1, 0}), {1, 0}); },
+                                                 [&] { return cast(cast(a, f64), dtype); },
+                                                 [&] { return cast(cast(a, bf16), dtype); },
+                                                 [&] { return floor(a); },
+                                                 [&] { return sign(a); }};
+      values.push_back(choices[stream.below(std::size(choices))]());
+    }
+    graph.set_outputs({values.back(), values[values.size() - 2]});
+    graph.set_update(graph.find("w"), values[values.size() - 3]);
+    const Graph lowered = run_pipeline(graph, {}, /*verify_each=*/true);
+    EXPECT_LE(lowered.nodes().size(), graph.nodes().size());
+    expect_same(evaluate(graph, seed), evaluate(lowered, seed));
+    if (HasFailure()) FAIL() << graph.to_text() << lowered.to_text();
+  }
+}
+
+}  // namespace
+}  // namespace wholestep::passes
