@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/convert.h"
+#include "core/memory.h"
 #include "wholestep/error.h"
 
 namespace wholestep {
@@ -14,8 +15,9 @@ namespace wholestep {
 Array::Array(TensorType type) : type_(std::move(type)), empty_(false) {
   const std::size_t bytes = num_bytes(type_);
   try {
+    if (bytes > kMostBytes) throw std::bad_alloc();
     data_.resize(bytes);
-  } catch (const std::exception&) {
+  } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::invalid_argument, fmt::format("no memory for {} ({} bytes)", to_string(type_), bytes));
   }
 }

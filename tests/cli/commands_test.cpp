@@ -64,7 +64,8 @@ TEST(Devices, ListsTheReferenceAndTheCpuAsAvailable) {
   const Finished result = run(folder, {"devices", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   std::vector<std::string> available;
-  for (const json& device : json::parse(last_line(result.out)).at("devices")) {
+  const json object = json::parse(last_line(result.out));
+  for (const json& device : object.at("devices")) {
     if (device.at("available")) available.push_back(device.at("name"));
   }
   EXPECT_NE(std::find(available.begin(), available.end(), "reference"), available.end()) << result.out;
@@ -116,7 +117,7 @@ TEST(Show, PrintsPlanLoopsAndReport) {
   for (const char* what : {"--plan", "--nests", "--explain"}) {
     const Finished result = run(folder, {"show", "--workload", "mlp", "--batch", "8", what});
     EXPECT_EQ(result.status, 0) << what << ": " << result.err;
-    EXPECT_NE(result.out.find("fc1.weight"), std::string::npos) << what << ": " << result.out;
+    EXPECT_NE(result.out.find("matmul"), std::string::npos) << what << ": " << result.out;
   }
 }
 

@@ -56,21 +56,35 @@ Graph subject(const ShowOptions& options) {
   return train::make_step_graph(forward, trainable(forward), *optimizer);
 }
 
+/// One part of the output, and an empty line where another follows.
+class Printer {
+ public:
+  void operator()(std::string text) {
+    while (text.ends_with('\n')) text.pop_back();
+    fmt::print("{}{}\n", first_ ? "" : "\n", text);
+    first_ = false;
+  }
+
+ private:
+  bool first_ = true;
+};
+
 int run_show(const ShowOptions& options) {
   const Graph graph = subject(options);
+  Printer print;
   const bool by_default = options.after.empty() && !options.plan && !options.nests && !options.explain;
-  if (options.graph || by_default) fmt::print("{}\n", graph.to_text());
-  if (!options.after.empty()) fmt::print("{}\n", passes::run_pipeline(graph, options.after, true).to_text());
+  if (options.graph || by_default) print(graph.to_text());
+  if (!options.after.empty()) print(passes::run_pipeline(graph, options.after, true).to_text());
   if (options.plan || options.nests) {
     plan::PlanOptions plan_options;
     plan_options.target = backend::open(options.device.device())->target();
     const plan::Plan plan = plan::make_plan(passes::run_pipeline(graph), plan_options);
-    if (options.plan) fmt::print("{}\n", plan::to_text(plan));
+    if (options.plan) print(plan::to_text(plan));
     if (options.nests) {
-      for (const schedule::Nest& nest : plan.nests) fmt::print("{}\n", schedule::to_text(nest));
+      for (const schedule::Nest& nest : plan.nests) print(schedule::to_text(nest));
     }
   }
-  if (options.explain) fmt::print("{}\n", Session(options.device.device()).compile(graph).explain());
+  if (options.explain) print(Session(options.device.device()).compile(graph).explain());
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "backend/reference/interpreter.h"
+#include "core/memory.h"
 #include "wholestep/error.h"
 
 namespace wholestep::reference {
@@ -18,7 +20,7 @@ class HostBuffer final : public backend::DeviceBuffer {
  public:
   explicit HostBuffer(std::size_t bytes) : bytes_(bytes) {
     constexpr std::size_t kAlignment = 64;
-    if (bytes > SIZE_MAX - kAlignment) no_memory();
+    if (bytes > kMostBytes) no_memory();
     const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     data_.reset(std::aligned_alloc(kAlignment, std::max(rounded, kAlignment)));
     if (!data_) no_memory();
