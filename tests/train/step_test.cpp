@@ -211,6 +211,10 @@ TEST_P(Step, ReportsDeviceResidencyAndExplainsItself) {
     EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
   }
   EXPECT_EQ(report.find("output 2"), std::string::npos) << "gradients are no outputs";
+  if (GetParam().name == "reference") return;
+  for (const char* part : {"matmul, ", "sqrt", "updated in place"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
 }
 
 TEST(Steps, AreTheSameBitsForAnyNumberOfThreads) {
