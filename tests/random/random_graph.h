@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "graph/op.h"
 #include "wholestep/ops.h"
 
 namespace wholestep::testing {
@@ -158,7 +159,7 @@ class Generator {
 
   // Element-wise ops.
   struct UnaryCase {
-    const char* name;
+    std::string name;
     double low, high;            // where it is used
     double (*monotone)(double);  // gives the result's interval; else:
     double result_low, result_high;
@@ -168,7 +169,7 @@ class Generator {
   static const std::vector<UnaryCase>& unary_cases() {
     constexpr Smoothness kKink = Smoothness::kink, kJump = Smoothness::jump;
     constexpr double kAny = kLargest;
-    static const std::vector<UnaryCase> cases = {
+    static const std::vector<UnaryCase> cases = with_other_ops({
         {"neg", -kAny, kAny, [](double x) { return -x; }, 0, 0, Smoothness::smooth, true},
         {"abs", -kAny, kAny, nullptr, 0, kAny, kKink, true},
         {"relu", -kAny, kAny, [](double x) { return std::max(x, 0.0); }, 0, 0, kKink, true},
@@ -205,7 +206,30 @@ class Generator {
         {"silu", -50, 50, nullptr, -0.3, 50},
         {"gelu", -50, 50, nullptr, -0.2, 50},
         {"gelu_tanh", -50, 50, nullptr, -0.2, 50},
-    };
+    });
+    return cases;
+  }
+  /// The element-wise ops of one number that are not listed above, on the range of their first example; there, the
+  /// table's own evaluation tells the result's interval.
+  static std::vector<UnaryCase> with_other_ops(std::vector<UnaryCase> cases) {
+    const std::size_t listed = cases.size();
+    for (const OpDef* op : op_table().all()) {
+      const bool known = std::any_of(cases.begin(), cases.begin() + static_cast<std::ptrdiff_t>(listed),
+                                     [&](const UnaryCase& c) { return c.name == op->name; });
+      const bool smooth = std::holds_alternative<GradientRule>(op->gradient);
+      if (known || !smooth || op->kind != OpKind::elementwise || op->max_operands != 1 || !op->attrs.empty()) continue;
+      const auto example = std::find_if(op->examples.begin(), op->examples.end(),
+                                        [](const OpExample& e) { return is_float(e.operands[0].dtype); });
+      if (example == op->examples.end()) continue;
+      const auto [low, high] = example->ranges.empty() ? std::pair(-2.0, 2.0) : example->ranges[0];
+      HostValue x({f64, {65}}), y(x.type);
+      for (int i = 0; i <= 64; ++i) x.real[static_cast<std::size_t>(i)] = low + (high - low) * i / 64;
+      const Node node{op, {0}, {}, y.type, {}};
+      op->evaluate({node, {&x}, y});
+      const auto [least, most] = std::minmax_element(y.real.begin(), y.real.end());
+      const double margin = 0.1 * (*most - *least);
+      cases.push_back({op->name, low, high, nullptr, *least - margin, *most + margin});
+    }
     return cases;
   }
   Maybe unary() {

@@ -87,12 +87,36 @@ TEST(Comparison, MinimisesToTheNodeThatDiffers) {
   EXPECT_EQ(smallest.outputs().size(), 1U) << text;
 }
 
+bool has_cpu() { return std::filesystem::exists(WHOLESTEP_BUILD_DIR "/libwholestep_cpu.so"); }
+
+TEST(Chains, OfTwoOpsThatRoundOnceAreExactOnCpuForAllKindsOfNumbers) {
+  if (!has_cpu()) GTEST_SKIP() << "the cpu device is not part of this build (WHOLESTEP_CPU is off)";
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  // Not -0: which zero is the larger is left open.
+  std::vector<float> numbers = {0, kNan, kInfinity, -kInfinity, 1e-40f, -1e-40f, 3e38f, -3e38f};
+  for (int i = -14; i <= 14; ++i) numbers.push_back(0.25f * static_cast<float>(i));
+  const NamedArrays values{{"x", Array::from(numbers)}};
+  const std::vector<const char*> ops = {"neg",   "abs",  "relu",       "sign",   "ceil",   "floor",
+                                        "round", "sqrt", "reciprocal", "square", "is_nan", "trunc"};
+  for (const char* first : ops) {
+    Graph g;
+    Tensor x = g.input("x", {static_cast<std::int64_t>(numbers.size())});
+    Tensor y = g.apply(first, {x});
+    if (y.dtype() == boolean) y = cast(y, f32);
+    std::vector<Tensor> outputs;
+    for (const char* second : ops) outputs.push_back(g.apply(second, {y}));
+    outputs.insert(outputs.end(), {maximum(y, 0.5), minimum(y, -0.5), maximum(y, x), minimum(x, y), cast(y, i32)});
+    g.set_outputs(outputs);
+    Expected exact = expect(g, values);
+    std::fill(exact.tolerances.begin(), exact.tolerances.end(), 0);
+    EXPECT_EQ(difference(exact, run_on(Device::cpu(1), true, g, values)), "") << first << "\n" << g.to_text();
+  }
+}
+
 class Shard : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(WHOLESTEP_BUILD_DIR "/libwholestep_cpu.so")) {
-      GTEST_SKIP() << "the cpu device is not part of this build (WHOLESTEP_CPU is off)";
-    }
+    if (!has_cpu()) GTEST_SKIP() << "the cpu device is not part of this build (WHOLESTEP_CPU is off)";
   }
 };
 
