@@ -47,7 +47,7 @@ class Fuser {
   Fuser(const Graph& graph, const FuseOptions& options)
       : graph_(graph),
         options_(options),
-        roots_(choose_roots(graph, options.enabled)),
+        roots_(choose_roots(graph, options.enabled, options.alone)),
         group_of_(graph.nodes().size(), -1),
         readers_(graph.nodes().size()),
         alone_(options.alone.begin(), options.alone.end()) {}

@@ -96,7 +96,7 @@ void Roots::add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& n
   std::sort(nodes.begin(), nodes.end());
 }
 
-Roots choose_roots(const Graph& graph, bool fusion) {
+Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& alone) {
   const std::size_t count = graph.nodes().size();
   Roots roots;
   roots.is_root.assign(count, false);
@@ -105,6 +105,9 @@ Roots choose_roots(const Graph& graph, bool fusion) {
   roots.reads.resize(count);
   std::vector<bool> live(count, false), forced(count, false);
   auto mark = [](std::vector<bool>& flags, NodeId id) { flags[static_cast<std::size_t>(id)] = true; };
+  for (NodeId id : alone) {
+    for (NodeId operand : graph.node(id).operands) mark(forced, operand);
+  }
   for (NodeId id : graph.outputs()) mark(live, id), mark(roots.is_destination, id);
   for (const Update& update : graph.updates()) mark(live, update.value), mark(roots.is_destination, update.value);
 

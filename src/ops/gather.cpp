@@ -40,13 +40,17 @@ void evaluate_gather(const EvalArgs& args) {
   }
 }
 
+// The rows that indices mean once those outside [0, rows) have moved to the nearest. They are then computed, not given:
+// no bound is asked of a graph input behind them.
+Tensor clamped(Tensor indices, std::int64_t rows) {
+  const auto last = static_cast<double>(std::max<std::int64_t>(rows - 1, 0));
+  return minimum(maximum(rules::narrow(indices, DType::i64), 0.0), last);
+}
+
 std::vector<Tensor> gradient_of_gather(const GradientArgs& args) {
   if (!args.wanted[0]) return {Tensor(), Tensor()};
   const TensorType table = args.operands[0].type();
-  // The row that was read is the clamped one.
-  Tensor rows = args.operands[1];
-  const double last = static_cast<double>(std::max<std::int64_t>(table.shape[0] - 1, 0));
-  rows = minimum(maximum(rules::narrow(rows, DType::i64), 0.0), last);
+  Tensor rows = clamped(args.operands[1], table.shape[0]);
   return {scatter_add_rows(args.graph.full(table.shape, 0, table.dtype), rows, args.cotangent), Tensor()};
 }
 
@@ -86,20 +90,17 @@ void evaluate_scatter_add(const EvalArgs& args) {
 }
 
 std::vector<Tensor> gradient_of_scatter_add(const GradientArgs& args) {
-  Tensor base = args.operands[0], indices = args.operands[1], grad;
+  if (!args.wanted[2]) return {args.cotangent, Tensor(), Tensor()};
   const Shape rows = args.operands[2].shape();
-  if (args.wanted[2] && rules::elements(rows) == 0) grad = args.graph.full(rows, 0, base.dtype());
-  if (args.wanted[2] && !grad) {
-    Tensor wide = rules::narrow(indices, DType::i64);
-    Tensor kept = logical_and(greater_equal(wide, 0.0), less(wide, static_cast<double>(base.shape()[0])));
-    Shape aligned = indices.shape();
-    aligned.resize(rows.size(), 1);
-    Tensor zero = args.graph.full(rows, 0, base.dtype());
-    grad = base.shape()[0] == 0
-               ? zero
-               : select(broadcast(reshape(kept, aligned), rows), gather_rows(args.cotangent, indices), zero);
-  }
-  return {args.cotangent, Tensor(), grad};
+  const std::int64_t count = args.node.type.shape[0];
+  Tensor zero = args.graph.full(rows, 0, args.node.type.dtype);
+  if (count == 0 || rules::elements(rows) == 0) return {args.cotangent, Tensor(), zero};
+  Tensor indices = rules::narrow(args.operands[1], DType::i64);
+  Tensor kept = logical_and(greater_equal(indices, 0.0), less(indices, static_cast<double>(count)));
+  Shape aligned = indices.shape();
+  aligned.resize(rows.size(), 1);
+  kept = broadcast(reshape(kept, aligned), rows);
+  return {args.cotangent, Tensor(), select(kept, gather_rows(args.cotangent, clamped(indices, count)), zero)};
 }
 
 loops::ExprId lower_scatter_add(LowerContext& ctx, const loops::Index& at) {

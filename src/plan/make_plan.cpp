@@ -54,6 +54,7 @@ class Planner {
     make_buffers();
     make_phases();
     place_scratch();
+    plan_.graph = std::move(fused_.graph);
     verify(plan_);
     return std::move(plan_);
   }

@@ -45,6 +45,7 @@ struct IndexBound {
 
 struct Plan {
   std::string name;
+  Graph graph{"plan"};  // whose nodes the buffers and nests name
   std::vector<Buffer> buffers;
   std::vector<schedule::Nest> nests;
   std::vector<Phase> phases;

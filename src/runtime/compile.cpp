@@ -56,7 +56,10 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
     }
     const plan::PlanOptions how{.fuse = options.fusion, .target = backend.target()};
     out.plan = timed(out.stages, "plan", [&] { return plan::make_plan(out.graph, how); });
-    if (options.verify) plan::verify(out.plan);
+    if (options.verify) {
+      for (const schedule::Nest& nest : out.plan.nests) schedule::verify(nest);
+      plan::verify(out.plan);
+    }
   } else {
     out.plan = plan_of_signature(out.graph);
   }

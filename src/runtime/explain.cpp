@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "graph/op.h"
 #include "runtime/program.h"
 
@@ -24,32 +26,42 @@ std::string_view role_name(plan::BufferRole role) {
   return "";
 }
 
+// Ops in the order in which they first occur, with how many there are.
 std::string ops_of(const schedule::Nest& nest, const Graph& graph) {
-  std::vector<std::string_view> ops;
-  for (NodeId id : nest.nodes) ops.push_back(graph.node(id).op->name);
-  return fmt::format("{}", fmt::join(ops, " + "));
+  std::vector<std::pair<std::string_view, int>> ops;
+  for (NodeId id : nest.nodes) {
+    const std::string& op = graph.node(id).op->name;
+    const auto known = std::ranges::find(ops, op, &std::pair<std::string_view, int>::first);
+    if (known == ops.end()) {
+      ops.emplace_back(op, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [op, count] : ops) words.push_back(count == 1 ? std::string(op) : fmt::format("{} x{}", op, count));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
-void append_kernels(std::string& out, const Lowered& lowered) {
-  const plan::Plan& plan = lowered.plan;
+void append_kernels(std::string& out, const plan::Plan& plan) {
   out +=
       fmt::format("kernels ({}) in phases ({}), {} barriers\n", plan.nests.size(), plan.phases.size(), plan.barriers());
   for (std::size_t i = 0; i < plan.phases.size(); ++i) {
     out += fmt::format("  phase {}{}\n", i, plan.phases[i].serial ? " (one worker)" : "");
     for (const plan::Launch& launch : plan.phases[i].launches) {
       const schedule::Nest& nest = plan.nests[static_cast<std::size_t>(launch.nest)];
-      out += fmt::format("    {}: {}\n", nest.name, ops_of(nest, lowered.graph));
+      out += fmt::format("    {}: {}\n", nest.name, ops_of(nest, plan.graph));
       if (!nest.note.empty()) out += fmt::format("      {}\n", nest.note);
     }
   }
 }
 
 void append_buffers(std::string& out, const plan::Plan& plan) {
-  out += fmt::format("buffers ({})\n  {:<9} {:<32} {:<20} {:>12} {:>12}\n", plan.buffers.size(), "role", "name", "type",
+  out += fmt::format("buffers ({})\n  {:<9} {:<38} {:<18} {:>12} {:>12}\n", plan.buffers.size(), "role", "name", "type",
                      "bytes", "arena offset");
   for (const plan::Buffer& buffer : plan.buffers) {
     const std::string offset = buffer.arena_offset < 0 ? "-" : fmt::format("{}", buffer.arena_offset);
-    out += fmt::format("  {:<9} {:<32} {:<20} {:>12} {:>12}\n", role_name(buffer.role),
+    out += fmt::format("  {:<9} {:<38} {:<18} {:>12} {:>12}\n", role_name(buffer.role),
                        buffer.name.empty() ? "-" : buffer.name, to_string(buffer.type), num_bytes(buffer.type), offset);
   }
 }
@@ -69,7 +81,7 @@ std::string Program::explain() const {
   out += fmt::format("device {}: {}, {} threads\n", info.name, info.description, backend_->threads());
   out += fmt::format("resident: {}\n", is_resident() ? "yes" : "no, values pass in and out at each run");
   if (backend_->consumes() == backend::Consumes::plan) {
-    append_kernels(out, *lowered_);
+    append_kernels(out, plan);
   } else {
     out += fmt::format("runs the graph as written, {} nodes\n", lowered_->graph.nodes().size());
   }

@@ -59,7 +59,7 @@ void check_tensors(const std::string& path, const std::vector<CheckpointTensor>&
       differences.push_back(fmt::format("\"{}\" ({}) is not in the model", name, to_string(value.type())));
   }
   if (differences.empty()) return;
-  constexpr std::size_t kShown = 8;
+  constexpr std::size_t kShown = 16;
   std::string message = fmt::format("{}: a checkpoint of another model: ", path);
   for (std::size_t i = 0; i < std::min(kShown, differences.size()); ++i) message += (i ? "; " : "") + differences[i];
   if (differences.size() > kShown) message += fmt::format("; and {} more", differences.size() - kShown);

@@ -51,7 +51,7 @@ struct Function {
 };
 
 const Function kFunctions[] = {
-    {UnaryOp::exp, std::exp, 1.25},     {UnaryOp::expm1, std::expm1, 2.0}, {UnaryOp::log, std::log, 1.0},
+    {UnaryOp::exp, std::exp, 1.25},    {UnaryOp::expm1, std::expm1, 2.0}, {UnaryOp::log, std::log, 1.0},
     {UnaryOp::log1p, std::log1p, 2.0}, {UnaryOp::tanh, std::tanh, 2.0},   {UnaryOp::sqrt, std::sqrt, 0.5},
     {UnaryOp::sin, std::sin, 2.0},     {UnaryOp::cos, std::cos, 2.0},     {UnaryOp::erf, std::erf, 2.0},
     {UnaryOp::atan, std::atan, 2.0},   {UnaryOp::sinh, std::sinh, 3.0},   {UnaryOp::erfc, std::erfc, 6.0},

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "passes/passes.h"
 #include "wholestep/nn.h"
 #include "wholestep/ops.h"
 
@@ -60,6 +61,16 @@ TEST(Mlp, HasTheParametersAndOutputsOfTheClassifier) {
   std::int64_t parameters = 0;
   for (const NodeId id : g.nodes_of("param")) parameters += num_elements(g.node(id).type.shape);
   EXPECT_EQ(parameters, 101770);
+}
+
+TEST(Mlp, SharesTheSoftmaxBetweenLossCountAndGradients) {
+  const Graph g = models::mlp(4);
+  const Graph step = passes::run_pipeline(gradients_with_loss(g, trainable(g)));
+  EXPECT_EQ(step.nodes_of("exp").size(), 1U);
+  EXPECT_EQ(step.nodes_of("log").size(), 1U);
+  EXPECT_EQ(step.nodes_of("reduce_max").size(), 2U);  // of the logits, and the one that picks the label's
+  EXPECT_EQ(step.nodes_of("matmul").size(), 5U);
+  EXPECT_TRUE(step.nodes_of("transpose").empty());
 }
 
 TEST(Models, AreFoundByName) {

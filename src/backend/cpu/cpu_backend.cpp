@@ -22,9 +22,13 @@ int usable_cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
+// More share too little work each.
+constexpr int kMostCompilers = 8;
+
 class CpuBackend : public backend::Backend {
  public:
-  CpuBackend(CodeTarget target, int threads) : jit_(std::move(target)), team_(Team::shared(threads)) {}
+  CpuBackend(CodeTarget target, int threads)
+      : jit_(std::move(target), std::min(usable_cores(), kMostCompilers)), team_(Team::shared(threads)) {}
 
   DeviceInfo info() const override {
     const CodeTarget& target = jit_.target();

@@ -61,6 +61,7 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
         break;
     }
   }
+  from_cache_ = code.origin != Code::Origin::compiled;
   lay_out(plan);
   for (Slot& slot : slots_) set_address(slot, slot.own);
   borrowed_.reserve(slots_.size());

@@ -18,6 +18,7 @@ class CpuExecutable : public backend::Executable {
   void bind(int index, std::shared_ptr<backend::DeviceBuffer> buffer) override;
   void bind_host(int index, void* data) override;
   void run() override;
+  bool from_cache() const override { return from_cache_; }
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
@@ -60,6 +61,7 @@ class CpuExecutable : public backend::Executable {
   std::vector<int> borrowed_;  // slots borrowed for the next run
   bool last_is_serial_ = false;
   bool parallel_ = false;
+  bool from_cache_ = false;
   std::vector<std::string> notes_;
 };
 

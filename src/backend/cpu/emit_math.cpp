@@ -132,10 +132,9 @@ Value* Emitter::log_of_reduced(Value* f, Value* exponent) {
 Value* Emitter::log_special(Value* x, Value* limit, Value* result) {
   Type* type = x->getType();
   Value* infinity = ConstantFP::get(type, kInfinity);
-  Value* special = b_.CreateSelect(b_.CreateFCmpOLT(x, limit), ConstantFP::getNaN(type), x);
-  special = b_.CreateSelect(b_.CreateFCmpOEQ(x, limit), ConstantFP::get(type, -kInfinity), special);
-  Value* ordinary = b_.CreateAnd(b_.CreateFCmpOGT(x, limit), b_.CreateFCmpOLT(x, infinity));
-  return b_.CreateSelect(ordinary, result, special);
+  result = b_.CreateSelect(b_.CreateFCmpOLT(x, infinity), result, x);
+  result = b_.CreateSelect(b_.CreateFCmpOEQ(x, limit), ConstantFP::get(type, -kInfinity), result);
+  return b_.CreateSelect(b_.CreateFCmpOLT(x, limit), ConstantFP::getNaN(type), result);
 }
 
 Value* Emitter::log_f32(Value* x) {

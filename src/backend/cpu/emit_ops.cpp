@@ -194,11 +194,14 @@ Value* Emitter::float_binary(BinaryOp op, DType dtype, Value* a, Value* b) {
       return b_.CreateFMul(a, b);
     case BinaryOp::div:
       return b_.CreateFDiv(a, b);
-    // The inner select is one x86 max or min, which gives `b` where either is NaN; left to do is NaN in `a`.
+    // The inner select is one x86 max or min, which gives `b` where either is NaN; left to do is NaN in `a`. A constant
+    // for it keeps LLVM from joining the two selects into something longer.
     case BinaryOp::max:
-      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b));
+      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), llvm::ConstantFP::getNaN(a->getType()),
+                             b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b));
     case BinaryOp::min:
-      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b));
+      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), llvm::ConstantFP::getNaN(a->getType()),
+                             b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b));
     case BinaryOp::eq:
       return b_.CreateFCmpOEQ(a, b);
     case BinaryOp::ne:

@@ -21,8 +21,8 @@ class Code {
  public:
   enum class Origin { compiled, memory, disk };
 
-  /// Links `object`, which defines kernel_0 ... kernel_<count - 1>. Throws `internal` where it cannot.
-  Code(const std::string& object, std::size_t count);
+  /// Links `objects`, which define `kernel_symbol` 0 ... count - 1. Throws `internal` where it cannot.
+  Code(const std::vector<std::string>& objects, std::size_t count);
   ~Code();
   const std::vector<TaskFunction>& functions() const { return functions_; }
   std::size_t object_bytes() const { return object_bytes_; }
@@ -36,7 +36,8 @@ class Code {
 
 class Jit {
  public:
-  explicit Jit(CodeTarget target) : target_(std::move(target)) {}
+  /// `threads`: that many may compile at once.
+  Jit(CodeTarget target, int threads) : target_(std::move(target)), threads_(threads) {}
 
   struct Result {
     std::shared_ptr<const Code> code;
@@ -48,11 +49,11 @@ class Jit {
   const CodeTarget& target() const { return target_; }
 
  private:
-  std::string compile_object(const std::vector<schedule::Nest>& nests, bool fast_math) const;
   std::shared_ptr<const Code> recall(const std::string& name);
   void remember(const std::string& name, std::shared_ptr<const Code> code);
 
   CodeTarget target_;
+  int threads_;
   std::mutex mutex_;
   std::list<std::pair<std::string, std::shared_ptr<const Code>>> recent_;  // most recently used first
 };

@@ -60,7 +60,9 @@ class NestRenderer {
   void branch(const schedule::Branch& branch);
   void set_accumulator(const schedule::SetAccumulator& set);
   void decode_grid(llvm::Value* task);
-  void make_driver(llvm::Function* task_function);
+  void claim_buffers();
+  void claim_registers();
+  void clear_registers();
   llvm::BasicBlock* new_block(const char* name);
 
   // Expressions.
@@ -83,17 +85,21 @@ class NestRenderer {
   // Memory.
   llvm::Value* address(int buffer, const Position& position, llvm::Value* extra);
   llvm::Value* load(const loops::Expr& expr, llvm::Value* extra);
-  llvm::Value* load_scalar(DType dtype, llvm::Value* pointer, llvm::Value* condition);
+  llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* condition);
+  /// Reads or writes `type` in the lanes of `mask` (null: all); lanes that are not read are zero.
+  llvm::Value* read(int buffer, llvm::Type* type, llvm::Value* pointer, llvm::Value* mask);
+  void write(int buffer, llvm::Value* value, llvm::Value* pointer, llvm::Value* mask);
+  llvm::Value* tagged(int buffer, llvm::Instruction* access);
   llvm::Value* gather(const loops::Expr& expr);
   struct Write {
     const loops::Store* store;
     llvm::Value* value;
     llvm::Value* row;
   };
-  void write(const Write& write);
-  void write_plain(const Write& write, const Position& position);
-  void write_rows(const Write& write, const Position& position);
-  void add_at(DType dtype, llvm::Value* pointer, llvm::Value* value, llvm::Constant* mask);
+  void store(const Write& what);
+  void write_plain(const Write& what, const Position& position);
+  void write_rows(const Write& what, const Position& position);
+  void add_at(int buffer, llvm::Value* pointer, llvm::Value* value, llvm::Constant* mask);
   llvm::Value* lane_of(llvm::Value* value, int lane);
   void check_buffer(int buffer, DType dtype, const char* what) const;
 
@@ -114,6 +120,11 @@ class NestRenderer {
   llvm::Function* function_ = nullptr;
   llvm::Instruction* entry_end_ = nullptr;  // stack memory is claimed before it
   std::vector<llvm::Value*> buffers_;
+  struct AliasScope {
+    llvm::MDNode* own;
+    llvm::MDNode* others;
+  };
+  std::vector<AliasScope> alias_scopes_;  // of each buffer
   std::vector<std::vector<llvm::AllocaInst*>> registers_;
   llvm::Value* nowhere_ = nullptr;  // readable zeros for a load whose guard fails
   std::map<loops::Var, Binding> bindings_;

@@ -1,6 +1,7 @@
 #include "backend/cpu/render.h"
 
 #include <fmt/format.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include "backend/cpu/nest_renderer.h"
 
@@ -22,54 +23,78 @@ NestRenderer::NestRenderer(const schedule::Nest& nest, const CodeTarget& target,
   }
 }
 
-// One function runs one task: its pointer arguments carry the promise that buffers do not overlap.
+// The loop over tasks is around everything; addresses and stack memory are taken before it.
 void NestRenderer::render() {
   analyse();
-  std::vector<llvm::Type*> types;
-  for (const loops::BufferUse& use : nest_.buffers) {
-    if (use.value >= 0) types.push_back(b_.getPtrTy());
-  }
-  const auto own = static_cast<unsigned>(types.size());
-  types.push_back(b_.getInt64Ty());
-  auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
-  function_ = llvm::Function::Create(type, llvm::Function::InternalLinkage, symbol_ + "_task", module_);
+  llvm::Type* i64 = b_.getInt64Ty();
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), i64, i64}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_, module_);
   function_->setDoesNotThrow();
-  for (unsigned i = 0; i < own; ++i) {
-    function_->addParamAttr(i, llvm::Attribute::NoAlias);
-    function_->addParamAttr(i, llvm::Attribute::NoCapture);
-  }
+  Value* first = function_->getArg(1);
+  Value* last = function_->getArg(2);
 
   BasicBlock* entry = new_block("entry");
-  BasicBlock* start = new_block("start");
+  BasicBlock* body = new_block("task");
   b_.SetInsertPoint(entry);
-  entry_end_ = b_.CreateBr(start);
-  b_.SetInsertPoint(entry_end_);
+  claim_buffers();
+  claim_registers();
+  BasicBlock* exit = new_block("exit");
+  entry_end_ = b_.CreateCondBr(b_.CreateICmpSLT(first, last), body, exit);
+
+  b_.SetInsertPoint(body);
+  llvm::PHINode* task = b_.CreatePHI(i64, 2);
+  task->addIncoming(first, entry);
+  scopes_.emplace_back();
+  clear_registers();
+  decode_grid(task);
+  block(nest_.body);
+  Value* next = b_.CreateAdd(task, b_.getInt64(1), "", true, true);
+  task->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, last), body, exit);
+  b_.SetInsertPoint(exit);
+  b_.CreateRetVoid();
+}
+
+// Each buffer is an alias scope of its own: that they do not overlap is what lets loads move across stores.
+void NestRenderer::claim_buffers() {
+  llvm::MDBuilder metadata(module_.getContext());
+  llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain();
+  std::vector<llvm::Metadata*> scopes;
   unsigned argument = 0;
   for (const loops::BufferUse& use : nest_.buffers) {
+    scopes.push_back(metadata.createAnonymousAliasScope(domain));
     if (use.value >= 0) {
-      buffers_.push_back(function_->getArg(argument++));
+      Value* place = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), argument++);
+      buffers_.push_back(b_.CreateLoad(b_.getPtrTy(), place));
       continue;
     }
     auto* memory = b_.CreateAlloca(emit_.memory_type(use.dtype), b_.getInt64(static_cast<std::uint64_t>(use.elements)));
     memory->setAlignment(llvm::Align(64));
     buffers_.push_back(memory);
   }
+  for (std::size_t i = 0; i < scopes.size(); ++i) {
+    std::vector<llvm::Metadata*> others = scopes;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    alias_scopes_.push_back(
+        {llvm::MDNode::get(module_.getContext(), {scopes[i]}), llvm::MDNode::get(module_.getContext(), others)});
+  }
+}
+
+void NestRenderer::claim_registers() {
   for (const schedule::AccumulatorArray& array : nest_.accumulators) {
     llvm::Type* element = emit_.value_type(array.dtype);
     if (array.vector && nest_.lanes > 1)
       element = llvm::FixedVectorType::get(element, static_cast<unsigned>(nest_.lanes));
     std::vector<llvm::AllocaInst*>& slots = registers_.emplace_back();
     for (std::int64_t slot = 0; slot < array.slots; ++slot) slots.push_back(b_.CreateAlloca(element));
-    // A register that is read first has a definite value; promotion to SSA drops the rest.
-    for (llvm::AllocaInst* slot : slots) b_.CreateStore(llvm::Constant::getNullValue(element), slot);
   }
+}
 
-  b_.SetInsertPoint(start);
-  scopes_.emplace_back();
-  decode_grid(function_->getArg(own));
-  block(nest_.body);
-  b_.CreateRetVoid();
-  make_driver(function_);
+// A register that is read first has a definite value; promotion to SSA drops the rest.
+void NestRenderer::clear_registers() {
+  for (const auto& array : registers_) {
+    for (llvm::AllocaInst* slot : array) b_.CreateStore(llvm::Constant::getNullValue(slot->getAllocatedType()), slot);
+  }
 }
 
 BasicBlock* NestRenderer::new_block(const char* name) {
@@ -91,35 +116,6 @@ void NestRenderer::decode_grid(Value* task) {
   }
 }
 
-void NestRenderer::make_driver(llvm::Function* task_function) {
-  llvm::Type* i64 = b_.getInt64Ty();
-  auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), i64, i64}, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol_, module_);
-  function_->setDoesNotThrow();
-  BasicBlock* entry = new_block("entry");
-  BasicBlock* body = new_block("task");
-  BasicBlock* exit = new_block("exit");
-  Value* first = function_->getArg(1);
-  Value* last = function_->getArg(2);
-
-  b_.SetInsertPoint(entry);
-  std::vector<Value*> arguments;
-  for (unsigned i = 0; i + 1 < task_function->arg_size(); ++i) {
-    arguments.push_back(b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), i)));
-  }
-  b_.CreateCondBr(b_.CreateICmpSLT(first, last), body, exit);
-  b_.SetInsertPoint(body);
-  llvm::PHINode* task = b_.CreatePHI(i64, 2);
-  task->addIncoming(first, entry);
-  arguments.push_back(task);
-  b_.CreateCall(task_function, arguments);
-  Value* next = b_.CreateAdd(task, b_.getInt64(1), "", true, true);
-  task->addIncoming(next, body);
-  b_.CreateCondBr(b_.CreateICmpSLT(next, last), body, exit);
-  b_.SetInsertPoint(exit);
-  b_.CreateRetVoid();
-}
-
 void NestRenderer::block(const schedule::Block& statements) {
   std::vector<Write> writes;
   for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -129,7 +125,7 @@ void NestRenderer::block(const schedule::Block& statements) {
       writes.push_back({&what, value(what.value), what.row == loops::kNoExpr ? nullptr : value(what.row)});
       const bool more = i + 1 < statements.size() && std::holds_alternative<schedule::StoreTo>(statements[i + 1].node);
       if (more) continue;
-      for (const Write& pending : writes) write(pending);
+      for (const Write& pending : writes) this->store(pending);
       writes.clear();
       ++epoch_;
     } else if (const auto* inner = std::get_if<Loop>(&node)) {

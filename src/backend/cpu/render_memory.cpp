@@ -63,8 +63,29 @@ Value* NestRenderer::address(int buffer, const Position& position, Value* extra)
   return pointer;
 }
 
+Value* NestRenderer::tagged(int buffer, llvm::Instruction* access) {
+  const AliasScope& scope = alias_scopes_[static_cast<std::size_t>(buffer)];
+  access->setMetadata(llvm::LLVMContext::MD_alias_scope, scope.own);
+  access->setMetadata(llvm::LLVMContext::MD_noalias, scope.others);
+  return access;
+}
+
+Value* NestRenderer::read(int buffer, llvm::Type* type, Value* pointer, Value* mask) {
+  if (!mask) return tagged(buffer, b_.CreateAlignedLoad(type, pointer, kAlignment));
+  return tagged(buffer, b_.CreateMaskedLoad(type, pointer, kAlignment, mask, llvm::Constant::getNullValue(type)));
+}
+
+void NestRenderer::write(int buffer, Value* value, Value* pointer, Value* mask) {
+  if (!mask) {
+    tagged(buffer, b_.CreateAlignedStore(value, pointer, kAlignment));
+  } else {
+    tagged(buffer, b_.CreateMaskedStore(value, pointer, kAlignment, mask));
+  }
+}
+
 // Without a jump: where the condition fails, zeros are read from the stack.
-Value* NestRenderer::load_scalar(DType dtype, Value* pointer, Value* condition) {
+Value* NestRenderer::load_scalar(int buffer, Value* pointer, Value* condition) {
+  const DType dtype = nest_.buffers[static_cast<std::size_t>(buffer)].dtype;
   if (condition) {
     if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
       if (known->isZero()) return llvm::Constant::getNullValue(emit_.value_type(dtype));
@@ -78,7 +99,7 @@ Value* NestRenderer::load_scalar(DType dtype, Value* pointer, Value* condition) 
       pointer = b_.CreateSelect(condition, pointer, nowhere_);
     }
   }
-  return emit_.from_memory(b_.CreateAlignedLoad(emit_.memory_type(dtype), pointer, kAlignment), dtype);
+  return emit_.from_memory(read(buffer, emit_.memory_type(dtype), pointer, nullptr), dtype);
 }
 
 Value* NestRenderer::load(const Expr& expr, Value* extra) {
@@ -86,7 +107,7 @@ Value* NestRenderer::load(const Expr& expr, Value* extra) {
   const Condition guards = condition(expr.guards);
   const bool many_addresses = position.lane_step != 0 || (extra && is_vector(extra));
   if (!many_addresses && !guards.lanes) {
-    return load_scalar(expr.dtype, address(expr.buffer, position, extra), guards.scalar);
+    return load_scalar(expr.buffer, address(expr.buffer, position, extra), guards.scalar);
   }
 
   Value* mask = tail_mask();
@@ -97,8 +118,7 @@ Value* NestRenderer::load(const Expr& expr, Value* extra) {
   auto* memory = llvm::FixedVectorType::get(emit_.memory_type(expr.dtype), static_cast<unsigned>(nest_.lanes));
   if (position.lane_step == 1 && !(extra && is_vector(extra))) {
     Value* pointer = address(expr.buffer, position, extra);
-    Value* loaded = mask ? b_.CreateMaskedLoad(memory, pointer, kAlignment, mask, llvm::Constant::getNullValue(memory))
-                         : static_cast<Value*>(b_.CreateAlignedLoad(memory, pointer, kAlignment));
+    Value* loaded = read(expr.buffer, memory, pointer, mask);
     return emit_.from_memory(loaded, expr.dtype);
   }
 
@@ -111,7 +131,7 @@ Value* NestRenderer::load(const Expr& expr, Value* extra) {
     const auto index = static_cast<std::uint64_t>(lane);
     Value* lane_extra = extra && is_vector(extra) ? b_.CreateExtractElement(extra, index) : extra;
     Value* holds = mask ? b_.CreateExtractElement(mask, index) : nullptr;
-    Value* loaded = load_scalar(expr.dtype, address(expr.buffer, at, lane_extra), holds);
+    Value* loaded = load_scalar(expr.buffer, address(expr.buffer, at, lane_extra), holds);
     result = b_.CreateInsertElement(result, loaded, index);
   }
   return result;
@@ -135,66 +155,55 @@ Value* NestRenderer::lane_of(Value* value, int lane) {
   return is_vector(value) ? b_.CreateExtractElement(value, static_cast<std::uint64_t>(lane)) : value;
 }
 
-void NestRenderer::write(const Write& write) {
-  const loops::Store& store = *write.store;
+void NestRenderer::store(const Write& what) {
+  const loops::Store& store = *what.store;
   check_buffer(store.buffer, dtype_of(store.value), "store");
   const Position position = resolve(store.index);
-  if (write.row) {
-    write_rows(write, position);
+  if (what.row) {
+    write_rows(what, position);
   } else {
-    write_plain(write, position);
+    write_plain(what, position);
   }
 }
 
-void NestRenderer::write_plain(const Write& write, const Position& position) {
-  const loops::Store& store = *write.store;
-  Value* stored = emit_.to_memory(write.value, dtype_of(store.value));
+void NestRenderer::write_plain(const Write& what, const Position& position) {
+  const loops::Store& store = *what.store;
+  Value* stored = emit_.to_memory(what.value, dtype_of(store.value));
   if (position.lane_step == 0 && !is_vector(stored)) {
-    b_.CreateAlignedStore(stored, address(store.buffer, position, nullptr), kAlignment);
+    write(store.buffer, stored, address(store.buffer, position, nullptr), nullptr);
     return;
   }
   if (!in_vector_loop()) unsupported(fmt::format("kernel {}: a vector stored outside a vector loop", nest_.name));
   if (position.lane_step == 1) {
-    Value* pointer = address(store.buffer, position, nullptr);
-    if (llvm::Constant* mask = tail_mask()) {
-      b_.CreateMaskedStore(splat(stored), pointer, kAlignment, mask);
-    } else {
-      b_.CreateAlignedStore(splat(stored), pointer, kAlignment);
-    }
+    write(store.buffer, splat(stored), address(store.buffer, position, nullptr), tail_mask());
     return;
   }
   for (int lane = 0; lane < active_lanes_; ++lane) {
     Position at = position;
     at.number += lane * position.lane_step;
-    b_.CreateAlignedStore(lane_of(stored, lane), address(store.buffer, at, nullptr), kAlignment);
+    write(store.buffer, lane_of(stored, lane), address(store.buffer, at, nullptr), nullptr);
   }
 }
 
 // Memory at `pointer` += value, in the lanes of `mask` (null: all).
-void NestRenderer::add_at(DType dtype, Value* pointer, Value* value, llvm::Constant* mask) {
+void NestRenderer::add_at(int buffer, Value* pointer, Value* value, llvm::Constant* mask) {
+  const DType dtype = nest_.buffers[static_cast<std::size_t>(buffer)].dtype;
   llvm::Type* memory = emit_.memory_type(dtype);
   if (is_vector(value)) memory = llvm::FixedVectorType::get(memory, static_cast<unsigned>(nest_.lanes));
-  Value* old = mask ? b_.CreateMaskedLoad(memory, pointer, kAlignment, mask, llvm::Constant::getNullValue(memory))
-                    : static_cast<Value*>(b_.CreateAlignedLoad(memory, pointer, kAlignment));
+  Value* old = read(buffer, memory, pointer, mask);
   const bool narrow = dtype == DType::bf16 || dtype == DType::f16;
   const DType sum_type = narrow ? DType::f32 : dtype;
   Value* sum = emit_.binary(loops::BinaryOp::add, sum_type, emit_.cast(old, dtype, sum_type),
                             emit_.cast(value, dtype, sum_type));
-  Value* stored = emit_.cast(sum, sum_type, dtype);
-  if (mask) {
-    b_.CreateMaskedStore(stored, pointer, kAlignment, mask);
-  } else {
-    b_.CreateAlignedStore(stored, pointer, kAlignment);
-  }
+  write(buffer, emit_.cast(sum, sum_type, dtype), pointer, mask);
 }
 
 // buffer[index + row * scale] += value for rows in range; lanes one after another where they may meet at one address.
-void NestRenderer::write_rows(const Write& write, const Position& position) {
-  const loops::Store& store = *write.store;
-  const DType dtype = dtype_of(store.value);
+void NestRenderer::write_rows(const Write& what, const Position& position) {
+  const loops::Store& store = *what.store;
   const DType row_type = dtype_of(store.row);
   if (!is_integer(row_type)) unsupported(fmt::format("kernel {}: rows of {}", nest_.name, to_string(row_type)));
-  Value* row = emit_.cast(write.row, row_type, DType::i64);
+  Value* row = emit_.cast(what.row, row_type, DType::i64);
   llvm::Type* type = row->getType();
   const auto limit = static_cast<std::uint64_t>(store.limit > 0 ? store.limit : 0);
   Value* holds = b_.CreateICmpULT(row, llvm::ConstantInt::get(type, limit));
@@ -205,20 +214,20 @@ void NestRenderer::write_rows(const Write& write, const Position& position) {
     BasicBlock* after = new_block("after_row");
     b_.CreateCondBr(condition, inside, after);
     b_.SetInsertPoint(inside);
-    add_at(dtype, pointer, value, mask);
+    add_at(store.buffer, pointer, value, mask);
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
   };
   const int lanes = in_vector_loop() ? active_lanes_ : 1;
   if (in_vector_loop() && position.lane_step == 1 && !is_vector(row)) {
-    add_if(holds, address(store.buffer, position, extra), splat(write.value), tail_mask());
+    add_if(holds, address(store.buffer, position, extra), splat(what.value), tail_mask());
     return;
   }
   for (int lane = 0; lane < lanes; ++lane) {
     Position at = position;
     at.number += lane * position.lane_step;
     Value* lane_extra = lane_of(extra, lane);
-    add_if(lane_of(holds, lane), address(store.buffer, at, lane_extra), lane_of(write.value, lane), nullptr);
+    add_if(lane_of(holds, lane), address(store.buffer, at, lane_extra), lane_of(what.value, lane), nullptr);
   }
 }
 

@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include "support/devices.h"
+#include "train/models.h"
+
+namespace wholestep {
+namespace {
+
+using namespace testing;
+
+class Frozen : public OnEachDevice {};
+INSTANTIATE_TEST_SUITE_P(On, Frozen, ::testing::ValuesIn(built_devices()), device_name);
+
+TEST_P(Frozen, ParameterAndItsStateDoNotMoveByABit) {
+  for (const Optimizer& optimizer :
+       std::vector<Optimizer>{SGD{.momentum = 0.9, .weight_decay = 0.1}, Adam{.weight_decay = 0.1}, AdamW{.lr = 0.1}}) {
+    ResidentTrainer trainer = small_trainer(optimizer, GetParam());
+    for (int i = 0; i < 2; ++i) trainer.step(random_batch(16, i).inputs());
+    const Array before = trainer.param("fc1.weight");
+    const OptimizerState state = trainer.optimizer_state();
+    EXPECT_FALSE(trainer.is_frozen("fc1.weight"));
+    ASSERT_TRUE(trainer.set_frozen("fc1.weight", true));
+    EXPECT_TRUE(trainer.is_frozen("fc1.weight"));
+    for (int i = 2; i < 5; ++i) trainer.step(random_batch(16, i).inputs());
+
+    EXPECT_TRUE(trainer.param("fc1.weight").same_bits(before)) << optimizer->name();
+    const OptimizerState after = trainer.optimizer_state();
+    for (std::size_t i = 0; i < after.entries.size(); ++i) {
+      EXPECT_EQ(after.entries[i].value.same_bits(state.entries[i].value), after.entries[i].param == "fc1.weight")
+          << optimizer->name() << " " << after.entries[i].param << " " << after.entries[i].slot;
+    }
+    EXPECT_EQ(after.param_steps, (std::vector<std::int64_t>{2, 5, 5, 5}));
+    EXPECT_EQ(after.steps, 5);
+  }
+}
+
+// A gradient that does not depend on the parameter makes the steps of the two histories comparable.
+TEST_P(Frozen, ParameterResumesAsIfTheFrozenStepsHadNotBeenOffered) {
+  Graph graph("independent");
+  Tensor a = graph.param("a", {3}), b = graph.param("b", {3}), g = graph.input("g", {3});
+  graph.set_outputs({reduce_sum(a * g, {0}) + reduce_sum(b * g, {0})});
+  const NamedArrays start{{"a", Array::from(std::vector<float>{1, 2, 3})},
+                          {"b", Array::from(std::vector<float>{4, 5, 6})}};
+  const std::vector<std::vector<float>> gradients{{1, -2, 3}, {0.5, 1, 2}, {-1, 1, 1}, {2, 0.25, -3}, {1, 1, -1}};
+  for (const Optimizer& optimizer :
+       std::vector<Optimizer>{SGD{.momentum = 0.9, .dampening = 0.5}, Adam{}, AdamW{.lr = 0.1}}) {
+    ResidentTrainer frozen(graph, {"a", "b"}, start, optimizer, GetParam());
+    ResidentTrainer without(graph, {"a", "b"}, start, optimizer, GetParam());
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const bool offered = i != 0 && i != 2;
+      frozen.set_frozen("a", !offered);
+      frozen.step({{"g", gradients[i]}});
+      if (offered) without.step({{"g", gradients[i]}});
+    }
+    EXPECT_TRUE(frozen.param("a").same_bits(without.param("a"))) << optimizer->name();
+    EXPECT_FALSE(frozen.param("b").same_bits(without.param("b"))) << optimizer->name();
+    EXPECT_EQ(frozen.optimizer_state().param_steps, (std::vector<std::int64_t>{3, 5}));
+  }
+}
+
+TEST_P(Frozen, IsRefusedForANameThatIsNotTrainable) {
+  ResidentTrainer trainer = small_trainer(AdamW{}, GetParam(), 16, {"fc1.weight"});
+  for (const char* name : {"fc1.bias", "x", "nothing", ""}) {
+    EXPECT_FALSE(trainer.set_frozen(name, true)) << name;
+    EXPECT_FALSE(trainer.is_frozen(name)) << name;
+  }
+}
+
+TEST_P(Frozen, ParameterSurvivesAGradientThatIsNotFinite) {
+  ResidentTrainer trainer = small_trainer(AdamW{}, GetParam());
+  for (const std::string& name : trainer.trainable()) trainer.set_frozen(name, true);
+  Batch batch = random_batch(16, 1);
+  batch.x[0] = INFINITY;
+  trainer.step(batch.inputs());
+  EXPECT_TRUE(same_bits(trainer.params(), small_values()));
+  for (const auto& entry : trainer.optimizer_state().entries)
+    EXPECT_TRUE(entry.value.same_bits(Array(entry.value.type())));
+}
+
+}  // namespace
+}  // namespace wholestep
