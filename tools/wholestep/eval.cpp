@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -42,6 +43,16 @@ NamedArrays values_from(const std::string& path, const io::SafeTensors& file, co
     values.emplace_back(node.name, *found);
   }
   return values;
+}
+
+/// The step count of a checkpoint; none for another file.
+std::optional<std::int64_t> steps_of(const io::SafeTensors& file) {
+  for (const auto& [key, text] : file.metadata) {
+    std::int64_t steps = 0;
+    if (key == "steps" && std::from_chars(text.data(), text.data() + text.size(), steps).ec == std::errc())
+      return steps;
+  }
+  return std::nullopt;
 }
 
 /// One forward program for full batches and one for the final partial batch, on the same weights.
@@ -87,9 +98,7 @@ int run_eval(const EvalOptions& options) {
   } else {
     const io::SafeTensors file = io::read_safetensors(options.load);
     values = values_from(options.load, file, graph);
-    for (const auto& [key, text] : file.metadata) {
-      if (key == "steps") steps = std::stoll(text);
-    }
+    steps = steps_of(file);
   }
   const data::ImageSet test = data::read_idx(options.data, data::Split::test);
   if (test.size() == 0)
