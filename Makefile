@@ -15,7 +15,7 @@ build: setup
 	cmake --build --preset release --parallel $(JOBS)
 
 demo: build
-	build/wholestep train mlp --data $(DATA) --epochs 10 --save build/fashion-mlp.safetensors
+	build/wholestep train mlp --data $(DATA) --epochs 10 --lr 0.002 --schedule cosine --save build/fashion-mlp.safetensors
 
 # The sanitizer build runs the same tests, those labelled slow excepted.
 test: test-release test-debug

@@ -147,6 +147,27 @@ TEST(Train, RefusesToResumeAnotherRunAndNamesBoth) {
   EXPECT_NE(other_data.err.find("200"), std::string::npos) << other_data.err;
 }
 
+TEST(Train, ResumedWithAScheduleEndsWithTheSameBits) {
+  const DataFolder folder;
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--data", folder.data(), "--lr", "0.002"});
+    return run(folder, more);
+  };
+  ASSERT_EQ(train({"--schedule", "cosine", "--steps", "3000", "--save", "whole.safetensors"}).status, 0);
+  Process process = start(folder, {"train", "--data", folder.data(), "--lr", "0.002", "--schedule", "cosine", "--steps",
+                                   "3000", "--save", "part.safetensors", "--save-every", "20"});
+  while (!std::filesystem::exists(folder.file("part.safetensors")) && !process.ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.send(SIGKILL);
+  ASSERT_EQ(process.wait().status, 128 + SIGKILL);
+  const Finished other_goal = train({"--resume", "part.safetensors", "--steps", "4000"});
+  EXPECT_EQ(other_goal.status, 1);
+  EXPECT_NE(other_goal.err.find("4000"), std::string::npos) << other_goal.err;
+  EXPECT_NE(other_goal.err.find("3000"), std::string::npos) << other_goal.err;
+  ASSERT_EQ(train({"--resume", "part.safetensors", "--save", "part.safetensors"}).status, 0);
+  expect_same_checkpoint(folder.file("whole.safetensors"), folder.file("part.safetensors"));
+}
+
 TEST(Train, RefusesAGarbledCheckpoint) {
   const DataFolder folder;
   ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--steps", "3", "--save", "a.safetensors"}).status, 0);

@@ -11,7 +11,7 @@
 namespace wholestep::cli {
 namespace {
 
-// Under this prefix `ResidentTrainer::save` keeps what it is given; optimizer and learning rate it keeps itself.
+// Under this prefix `ResidentTrainer::save` keeps what it is given; the optimizer it keeps itself.
 constexpr std::string_view kExtra = "extra/";
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
@@ -42,6 +42,9 @@ T number(const Metadata& metadata, const std::string& path, const std::string& k
 
 Metadata RunIdentity::to_metadata() const {
   return {{"model", model},
+          {"lr", fmt::format("{}", lr)},
+          {"schedule", schedule},
+          {"goal", fmt::format("{}", goal)},
           {"batch", fmt::format("{}", batch)},
           {"seed", fmt::format("{}", seed)},
           {"examples", fmt::format("{}", examples)}};
@@ -53,7 +56,9 @@ RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
   RunIdentity run;
   run.model = entry(metadata, path, extra("model"));
   run.optimizer = entry(metadata, path, "optimizer");
-  run.lr = number<double>(metadata, path, "lr");
+  run.lr = number<double>(metadata, path, extra("lr"));
+  run.schedule = entry(metadata, path, extra("schedule"));
+  run.goal = number<std::int64_t>(metadata, path, extra("goal"));
   run.batch = number<std::int64_t>(metadata, path, extra("batch"));
   run.seed = number<std::uint64_t>(metadata, path, extra("seed"));
   run.examples = number<std::int64_t>(metadata, path, extra("examples"));

@@ -11,7 +11,9 @@ namespace wholestep::cli {
 struct RunIdentity {
   std::string model;
   std::string optimizer;
-  double lr = 0;
+  double lr = 0;  // at the start
+  std::string schedule = "constant";
+  std::int64_t goal = 0;  // steps at which the run ends, which a schedule counts towards
   std::int64_t batch = 0;
   std::uint64_t seed = 0;
   std::int64_t examples = 0;  // in the training set

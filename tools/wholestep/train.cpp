@@ -8,6 +8,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
+#include "schedule.h"
 #include "training.h"
 #include "wholestep/nn.h"
 
@@ -21,7 +22,8 @@ struct TrainOptions {
   std::optional<double> lr;
   std::optional<std::int64_t> batch;
   std::optional<std::uint64_t> seed;
-  std::int64_t epochs = 10;
+  std::optional<std::string> schedule;
+  std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
   DeviceOptions device;
   std::string precision = "f32";
@@ -34,8 +36,12 @@ struct TrainOptions {
 
 /// What the user asked for, completed by the checkpoint that the run resumes from, which it must not contradict.
 RunIdentity identify(const TrainOptions& options) {
-  RunIdentity run{options.model.value_or("mlp"), options.optimizer.value_or("adamw"), 0, options.batch.value_or(64),
-                  options.seed.value_or(0)};
+  RunIdentity run;
+  run.model = options.model.value_or("mlp");
+  run.optimizer = options.optimizer.value_or("adamw");
+  run.schedule = options.schedule.value_or("constant");
+  run.batch = options.batch.value_or(64);
+  run.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
     const RunIdentity kept = RunIdentity::of_checkpoint(options.resume);
     const auto check = [&](const char* what, const auto& asked, const auto& had) {
@@ -49,6 +55,7 @@ RunIdentity identify(const TrainOptions& options) {
     check("--optimizer", options.optimizer, kept.optimizer);
     check("--batch", options.batch, kept.batch);
     check("--seed", options.seed, kept.seed);
+    check("--schedule", options.schedule, kept.schedule);
     run = kept;
   }
   if (options.lr)
@@ -58,12 +65,25 @@ RunIdentity identify(const TrainOptions& options) {
   return run;
 }
 
+/// Steps at which the run ends: as asked for, else as its checkpoint says, else after ten epochs.
+std::int64_t goal_of(const TrainOptions& options, const RunIdentity& run) {
+  const std::int64_t steps_per_epoch = (run.examples + run.batch - 1) / run.batch;
+  std::int64_t goal = options.resume.empty() ? 10 * steps_per_epoch : run.goal;
+  if (options.steps) goal = *options.steps;
+  if (options.epochs) goal = *options.epochs * steps_per_epoch;
+  if (!options.resume.empty() && run.schedule != "constant" && goal != run.goal) {
+    throw Error(ErrorCode::checkpoint_mismatch,
+                fmt::format("{}: {} steps were asked for, the checkpoint is of a run whose {} schedule ends at {}",
+                            options.resume, goal, run.schedule, run.goal));
+  }
+  return goal;
+}
+
 std::string resume_command(const TrainOptions& options, const RunIdentity& run, const std::string& checkpoint) {
   std::string command =
       fmt::format("wholestep train {} --data {} --optimizer {} --lr {} --batch {} --seed {}", shell_quote(run.model),
                   shell_quote(options.data), shell_quote(run.optimizer), run.lr, run.batch, run.seed);
-  command += options.steps ? fmt::format(" --steps {}", *options.steps) : fmt::format(" --epochs {}", options.epochs);
-  command += fmt::format(" --device {}", options.device.name);
+  command += fmt::format(" --schedule {} --steps {} --device {}", run.schedule, run.goal, options.device.name);
   if (options.device.threads > 0) command += fmt::format(" --threads {}", options.device.threads);
   if (!options.save.empty()) command += fmt::format(" --save {}", shell_quote(options.save));
   if (options.save_every > 0) command += fmt::format(" --save-every {}", options.save_every);
@@ -101,6 +121,7 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
       {"precision", options.precision},
       {"optimizer", run.optimizer},
       {"lr", run.lr},
+      {"schedule", run.schedule},
       {"batch", run.batch},
       {"seed", run.seed},
       {"steps", trainer.steps()},
@@ -146,8 +167,7 @@ int run_train(const TrainOptions& options) {
                             options.data, training.size(), plan.run.examples));
   }
   plan.run.examples = training.size();
-  const std::int64_t steps_per_epoch = (training.size() + plan.run.batch - 1) / plan.run.batch;
-  plan.goal = options.steps ? *options.steps : options.epochs * steps_per_epoch;
+  plan.run.goal = goal_of(options, plan.run);
   plan.save = options.save;
   plan.save_every = options.save_every;
   plan.log = options.log;
@@ -160,7 +180,6 @@ int run_train(const TrainOptions& options) {
   trainer.set_graph_builder(build);
   if (!options.resume.empty()) {
     trainer.load(options.resume);
-    trainer.set_lr(plan.run.lr);
   }
 
   std::int64_t parameters = 0;
@@ -178,7 +197,7 @@ int run_train(const TrainOptions& options) {
   else
     print_end(trainer, outcome);
   if (!outcome.interrupted) return 0;
-  fmt::print(stderr, "interrupted at step {} of {}; to go on:\n  {}\n", trainer.steps(), plan.goal,
+  fmt::print(stderr, "interrupted at step {} of {}; to go on:\n  {}\n", trainer.steps(), plan.run.goal,
              resume_command(options, plan.run, outcome.checkpoint));
   return kInterrupted;
 }
@@ -192,13 +211,17 @@ void add_train(CLI::App& app, int& status) {
   command->add_option("--data", options->data, "folder with the four IDX files, plain or .gz")->required();
   command->add_option("--optimizer", options->optimizer, "sgd, adam or adamw (default: adamw)");
   command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--schedule", options->schedule,
+                   "of the learning rate: constant or cosine, which ends at 0 (default: constant)")
+      ->check(CLI::IsMember(schedules()));
   command->add_option("--batch", options->batch, "examples in a step (default: 64)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   command->add_option("--seed", options->seed, "of initial values and shuffling (default: 0)");
-  CLI::Option* epochs =
-      command->add_option("--epochs", options->epochs, "passes over the training set, those before a resume included")
-          ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31))
-          ->capture_default_str();
+  CLI::Option* epochs = command
+                            ->add_option("--epochs", options->epochs,
+                                         "passes over the training set, those before a resume included (default: 10)")
+                            ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
   command->add_option("--steps", options->steps, "steps instead of epochs, those before a resume included")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62))
       ->excludes(epochs);

@@ -14,6 +14,7 @@
 #include "interrupt.h"
 #include "progress.h"
 #include "run_log.h"
+#include "schedule.h"
 
 namespace wholestep::cli {
 namespace {
@@ -35,13 +36,13 @@ class Training {
         test_(test),
         steps_per_epoch_((training.size() + plan.run.batch - 1) / plan.run.batch),
         log_(plan.log),
-        progress_(plan.goal) {}
+        progress_(plan.run.goal) {}
 
   TrainingOutcome run() {
     const Clock::time_point start = Clock::now();
     saved_steps_ = -1;
-    while (trainer_.steps() < plan_.goal && !interrupted()) epoch();
-    outcome_.interrupted = trainer_.steps() < plan_.goal;
+    while (trainer_.steps() < plan_.run.goal && !interrupted()) epoch();
+    outcome_.interrupted = trainer_.steps() < plan_.run.goal;
     if (!outcome_.interrupted && !outcome_.evaluation) outcome_.evaluation = evaluate_now();
     if (!step_us_.empty()) outcome_.step_us_median = median(step_us_);
     finish();
@@ -63,10 +64,10 @@ class Training {
       loss_sum += loss * static_cast<double>(batch.count);
       examples += static_cast<double>(batch.count);
       if (plan_.save_every > 0 && trainer_.steps() % plan_.save_every == 0) save(plan_.save);
-      if (trainer_.steps() == plan_.goal || interrupted()) break;
+      if (trainer_.steps() == plan_.run.goal || interrupted()) break;
     }
     progress_.clear();
-    if (interrupted() && trainer_.steps() < plan_.goal) return;
+    if (interrupted() && trainer_.steps() < plan_.run.goal) return;
 
     EpochReport report;
     report.epoch = number + 1;
@@ -82,6 +83,8 @@ class Training {
   }
 
   double step(const data::Batch& batch, std::int64_t epoch) {
+    const RunIdentity& run = plan_.run;
+    trainer_.set_lr(scheduled_lr(run.schedule, run.lr, trainer_.steps(), run.goal));
     const Clock::time_point start = Clock::now();
     const StepResult result = trainer_.step({{"x", batch.images}, {"y", batch.labels}});
     const double us = microseconds_since(start);
@@ -132,7 +135,7 @@ class Training {
 
   void print(const EpochReport& report) const {
     std::FILE* const out = plan_.results_to_stderr ? stderr : stdout;
-    const std::int64_t epochs = (plan_.goal + steps_per_epoch_ - 1) / steps_per_epoch_;
+    const std::int64_t epochs = (plan_.run.goal + steps_per_epoch_ - 1) / steps_per_epoch_;
     fmt::print(out, "epoch {:>3}/{}  train loss {:.4f}  test accuracy {:.2f} %  {:.1f} us/step\n", report.epoch, epochs,
                report.train_loss, 100 * report.test_accuracy, report.step_us);
     std::fflush(out);

@@ -14,7 +14,6 @@ namespace wholestep::cli {
 
 struct TrainingPlan {
   RunIdentity run;
-  std::int64_t goal = 0;        // steps at which training ends, those before a resume included
   std::string save;             // checkpoint; empty: none
   std::int64_t save_every = 0;  // steps; 0: at the end only
   std::string log;              // folder of train.jsonl; empty: none
