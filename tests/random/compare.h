@@ -18,8 +18,9 @@ namespace wholestep::testing {
 /// What a run leaves behind: the outputs, then every parameter and state that has an update.
 using Results = std::vector<Array>;
 
-inline Results run_on(const Device& device, bool fusion, const Graph& graph, const NamedArrays& values) {
-  const CompileOptions options{.fusion = fusion, .disk_cache = false, .verify = true};
+inline Results run_on(const Device& device, CompileOptions options, const Graph& graph, const NamedArrays& values) {
+  options.disk_cache = false;
+  options.verify = true;
   CompiledGraph program = Session(device).compile(graph, options);
   Inputs inputs;
   for (const auto& [name, array] : values) {
