@@ -15,6 +15,9 @@ namespace wholestep {
 struct CompileOptions {
   bool fusion = true;      ///< share kernels between ops; off, every op is its own kernel and gives the same bits
   bool fast_math = false;  ///< let multiply and add contract and divisions become reciprocals: other bits, same on every run
+  /// Let float results below the normal range be zero, as XLA and GPUs do. Optimizer state decays through that range,
+  /// where processors are many times slower. Off, they are kept. See docs/decisions/0006.
+  bool flush_subnormals = true;
   bool disk_cache = true;  ///< keep compiled code in `cache_dir`
   std::string cache_dir;   ///< empty: $WHOLESTEP_CACHE_DIR, else $XDG_CACHE_HOME/wholestep, else ~/.cache/wholestep
   bool verify = false;     ///< check graph, kernels and plan after every pass

@@ -21,6 +21,7 @@ class DeviceBuffer {
 
 struct BuildOptions {
   bool fast_math = false;
+  bool flush_subnormals = false;
   std::string cache_key;  // of graph and options; empty: do not cache
   std::string cache_dir;  // empty: memory only
 };

@@ -154,7 +154,10 @@ std::unique_ptr<Program> compile(const Graph& graph, const Device& device, const
     stages.insert(stages.end(), lowered->stages.begin(), lowered->stages.end());
   }
 
-  const backend::BuildOptions build{options.fast_math, key, cache_directory(options)};
+  const backend::BuildOptions build{.fast_math = options.fast_math,
+                                    .flush_subnormals = options.flush_subnormals,
+                                    .cache_key = key,
+                                    .cache_dir = cache_directory(options)};
   auto executable = timed(stages, "build", [&] { return backend->build(lowered->plan, lowered->graph, build); });
   return std::make_unique<Program>(device, backend, std::move(lowered), std::move(executable), std::move(stages),
                                    share);

@@ -1,5 +1,7 @@
 #pragma once
 // One graph on a device and on the reference interpreter, and where they differ, the smallest part that shows it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,8 +18,9 @@ namespace wholestep::testing {
 /// What a run leaves behind: the outputs, then every parameter and state that has an update.
 using Results = std::vector<Array>;
 
-inline Results run_on(const Device& device, bool fusion, const Graph& graph, const NamedArrays& values) {
-  const CompileOptions options{.fusion = fusion, .disk_cache = false, .verify = true};
+inline Results run_on(const Device& device, CompileOptions options, const Graph& graph, const NamedArrays& values) {
+  options.disk_cache = false;
+  options.verify = true;
   CompiledGraph program = Session(device).compile(graph, options);
   Inputs inputs;
   for (const auto& [name, array] : values) {
@@ -52,12 +55,29 @@ struct Expected {
   std::vector<double> tolerances;  // per result, absolute; 0 for integers and booleans
 };
 
+/// The largest finite magnitude of any value of the graph.
+inline double scale_of(Graph graph, const NamedArrays& values) {
+  std::vector<Tensor> all;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    if (is_float(graph.node(id).type.dtype)) all.push_back(graph.tensor(id));
+  }
+  graph.set_outputs(all);
+  double scale = 0;
+  for (const HostValue& value : interpret(graph, values, false)) {
+    for (const double x : value.real) scale = std::isfinite(x) ? std::max(scale, std::abs(x)) : scale;
+  }
+  return scale;
+}
+
 /// A device accumulates and rounds in another order. How much that may show follows from how much it shows in the
 /// interpreter, when it keeps every value in double precision: 16 times the largest difference within a result, plus
-/// some units in the last place of its largest element; at most a hundredth of that element (a tenth for bf16 and f16).
+/// some units in the last place of its largest element. The former is at most a hundredth of that element (a tenth for
+/// graphs with bf16 or f16), or a hundred-thousandth of the largest value of the graph, for results that are what is
+/// left of terms that cancel.
 inline Expected expect(const Graph& graph, const NamedArrays& values) {
   Expected expected{interpret(graph, values, false), {}};
   const std::vector<HostValue> precise = interpret(graph, values, true);
+  const double scale = scale_of(graph, values);
   bool half = false;
   for (const Node& node : graph.nodes()) half = half || node.type.dtype == bf16 || node.type.dtype == f16;
   for (std::size_t i = 0; i < precise.size(); ++i) {
@@ -69,7 +89,7 @@ inline Expected expect(const Graph& graph, const NamedArrays& values) {
       difference = std::max(difference, std::abs(value.at(j) - precise[i].at(j)));
     }
     const double units = value.type.dtype == bf16 ? 0x1p-6 : value.type.dtype == f16 ? 0x1p-9 : 4e-6;
-    const double most = (half ? 0.1 : 0.01) * largest;
+    const double most = std::max((half ? 0.1 : 0.01) * largest, 1e-5 * scale);
     const bool exact = !is_float(value.type.dtype);
     expected.tolerances.push_back(exact ? 0 : std::min(16 * difference, most) + units * largest + 1e-30);
   }
@@ -89,9 +109,8 @@ inline std::string difference(const Expected& expected, const Results& actual) {
                             ? (std::isnan(a) && std::isnan(b)) || a == b || std::abs(a - b) <= expected.tolerances[i]
                             : given.integer[static_cast<std::size_t>(j)] == wanted.integer[static_cast<std::size_t>(j)];
       if (!same) {
-        return "result " + std::to_string(i) + " " + to_string(wanted.type) + " element " + std::to_string(j) + ": " +
-               std::to_string(a) + ", expected " + std::to_string(b) + " within " +
-               std::to_string(expected.tolerances[i]);
+        return fmt::format("result {} {} element {}: {:.9g}, expected {:.9g} within {:.3g}", i, to_string(wanted.type),
+                           j, a, b, expected.tolerances[i]);
       }
     }
   }

@@ -109,7 +109,8 @@ TEST(Chains, OfTwoOpsThatRoundOnceAreExactOnCpuForAllKindsOfNumbers) {
     g.set_outputs(outputs);
     Expected exact = expect(g, values);
     std::fill(exact.tolerances.begin(), exact.tolerances.end(), 0);
-    EXPECT_EQ(difference(exact, run_on(Device::cpu(1), true, g, values)), "") << first << "\n" << g.to_text();
+    EXPECT_EQ(difference(exact, run_on(Device::cpu(1), {.flush_subnormals = false}, g, values)), "") << first << "\n"
+                                                                                                     << g.to_text();
   }
 }
 
@@ -123,10 +124,10 @@ class Shard : public ::testing::TestWithParam<std::uint64_t> {
 /// What is wrong with the results of one graph on the cpu; empty where nothing is. `threads`: also on 2 and 4.
 std::string problem(const Graph& graph, const NamedArrays& values, bool threads) {
   try {
-    const Results results = run_on(Device::cpu(1), true, graph, values);
+    const Results results = run_on(Device::cpu(1), {}, graph, values);
     if (const std::string found = difference(expect(graph, values), results); !found.empty()) return found;
     const auto same = [&](int count, bool fusion) {
-      const Results others = run_on(Device::cpu(count), fusion, graph, values);
+      const Results others = run_on(Device::cpu(count), {.fusion = fusion}, graph, values);
       return std::equal(results.begin(), results.end(), others.begin(), others.end(),
                         [](const Array& a, const Array& b) { return a.same_bits(b); });
     };

@@ -41,7 +41,8 @@ class CpuBackend : public backend::Backend {
   }
   std::unique_ptr<backend::Executable> build(const plan::Plan& plan, const Graph&,
                                              const backend::BuildOptions& options) override {
-    return std::make_unique<CpuExecutable>(plan, jit_.compile(plan.nests, options), jit_.target(), team_);
+    return std::make_unique<CpuExecutable>(plan, jit_.compile(plan.nests, options), jit_.target(), team_,
+                                           options.flush_subnormals);
   }
 
  private:

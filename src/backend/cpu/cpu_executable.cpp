@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/subnormal_mode.h"
 #include "wholestep/error.h"
 
 namespace wholestep::cpu {
@@ -28,8 +29,11 @@ const char* to_string(Code::Origin origin) {
 }  // namespace
 
 CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const CodeTarget& target,
-                             std::shared_ptr<Team> team)
-    : code_(std::move(code.code)), team_(std::move(team)), arena_(static_cast<std::size_t>(plan.arena_bytes)) {
+                             std::shared_ptr<Team> team, bool flush_subnormals)
+    : code_(std::move(code.code)),
+      team_(std::move(team)),
+      arena_(static_cast<std::size_t>(plan.arena_bytes)),
+      flush_subnormals_(flush_subnormals) {
   for (const plan::Buffer& buffer : plan.buffers) {
     Slot& slot = slots_.emplace_back();
     slot.name = buffer.name;
@@ -68,6 +72,7 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
   notes_.push_back(fmt::format("machine code: {} kernels, {} bytes of object code for {} ({}), {}",
                                code_->functions().size(), code_->object_bytes(), target.schedule.name, target.cpu,
                                to_string(code.origin)));
+  notes_.push_back(flush_subnormals ? "subnormal results are zero (flush_subnormals)" : "subnormal results are kept");
 }
 
 void CpuExecutable::lay_out(const plan::Plan& plan) {
@@ -194,6 +199,7 @@ void CpuExecutable::run() {
 }
 
 void CpuExecutable::work(int worker) {
+  const SubnormalMode mode(flush_subnormals_);
   for (std::size_t i = 0; i < segments_.size(); ++i) {
     for (const Range& range : segments_[i][static_cast<std::size_t>(worker)]) {
       range.function(addresses_.data() + range.addresses, range.first, range.last);

@@ -13,7 +13,8 @@ namespace wholestep::cpu {
 
 class CpuExecutable : public backend::Executable {
  public:
-  CpuExecutable(const plan::Plan& plan, Jit::Result code, const CodeTarget& target, std::shared_ptr<Team> team);
+  CpuExecutable(const plan::Plan& plan, Jit::Result code, const CodeTarget& target, std::shared_ptr<Team> team,
+                bool flush_subnormals);
 
   void bind(int index, std::shared_ptr<backend::DeviceBuffer> buffer) override;
   void bind_host(int index, void* data) override;
@@ -62,6 +63,7 @@ class CpuExecutable : public backend::Executable {
   bool last_is_serial_ = false;
   bool parallel_ = false;
   bool from_cache_ = false;
+  bool flush_subnormals_ = false;
   std::vector<std::string> notes_;
 };
 

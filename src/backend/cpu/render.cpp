@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <llvm/IR/MDBuilder.h>
 
+#include <algorithm>
+
 #include "backend/cpu/nest_renderer.h"
 
 namespace wholestep::cpu {
@@ -11,6 +13,12 @@ using llvm::BasicBlock;
 using llvm::Value;
 using schedule::Loop;
 using schedule::LoopKind;
+
+namespace {
+
+constexpr std::int64_t kMostWeight = 1 << 20;
+
+}  // namespace
 
 NestRenderer::NestRenderer(const schedule::Nest& nest, const CodeTarget& target, bool fast_math, llvm::Module& module,
                            const std::string& symbol)
@@ -190,7 +198,10 @@ void NestRenderer::counted_loop(const Loop& loop, std::int64_t end, std::int64_t
   Value* next = b_.CreateAdd(counter, b_.getInt64(static_cast<std::uint64_t>(step)), "", true, true);
   counter->addIncoming(next, b_.GetInsertBlock());
   BasicBlock* after = new_block("after");
-  b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(static_cast<std::uint64_t>(end))), body, after);
+  // Registers go to the loop that runs most: without these weights, to the one that is nested deepest.
+  const std::int64_t again = std::min<std::int64_t>((end + step - 1) / step - 1, kMostWeight);
+  llvm::MDNode* weights = llvm::MDBuilder(b_.getContext()).createBranchWeights(static_cast<std::uint32_t>(again), 1);
+  b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(static_cast<std::uint64_t>(end))), body, after, weights);
   b_.SetInsertPoint(after);
   scopes_.pop_back();
   ++epoch_;
