@@ -17,7 +17,7 @@ build: setup
 demo: build
 	build/wholestep train mlp --data $(DATA) --epochs 10 --lr 0.002 --schedule cosine --save build/fashion-mlp.safetensors
 
-# The sanitizer build runs the same tests, those labelled slow excepted.
+# The sanitizer build runs the same tests; those that repeat something many times do so less often.
 test: test-release test-debug
 	@echo "All tests passed: release build, and debug build with address and undefined-behaviour sanitizers."
 
@@ -27,12 +27,12 @@ test-release: build
 test-debug: setup
 	cmake --preset debug
 	cmake --build --preset debug --parallel $(JOBS)
-	ctest --preset debug --parallel $(JOBS) -LE slow
+	ctest --preset debug --parallel $(JOBS)
 
 test-tsan: setup
 	cmake --preset tsan
 	cmake --build --preset tsan --parallel $(JOBS)
-	ctest --preset tsan --parallel $(JOBS) -LE slow
+	ctest --preset tsan --parallel $(JOBS)
 
 bench: build
 	scripts/bench-venv.sh
