@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "loops/expr.h"
+#include "expr/expr.h"
 #include "wholestep/graph.h"
 
 namespace wholestep {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "graph/op.h"
-#include "loops/text.h"
+#include "expr/text.h"
 
 namespace wholestep::loops {
 namespace {

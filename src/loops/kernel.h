@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "loops/expr.h"
+#include "expr/expr.h"
 #include "wholestep/graph.h"
 
 namespace wholestep::loops {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "loops/text.h"
+#include "expr/text.h"
 #include "wholestep/error.h"
 
 namespace wholestep::plan {

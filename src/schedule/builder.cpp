@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "loops/text.h"
+#include "expr/text.h"
 
 namespace wholestep::schedule {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "loops/text.h"
+#include "expr/text.h"
 #include "schedule/builder.h"
 
 namespace wholestep::schedule {

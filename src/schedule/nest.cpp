@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "loops/text.h"
+#include "expr/text.h"
 #include "wholestep/error.h"
 
 namespace wholestep::schedule {

@@ -1,4 +1,4 @@
-#include "loops/expr.h"
+#include "expr/expr.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/cpu/target.h"
-#include "loops/scalar.h"
+#include "expr/scalar.h"
 #include "wholestep/types.h"
 
 namespace wholestep::cpu {

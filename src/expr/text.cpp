@@ -1,4 +1,4 @@
-#include "loops/text.h"
+#include "expr/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

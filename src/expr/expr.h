@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "loops/affine.h"
-#include "loops/scalar.h"
+#include "expr/affine.h"
+#include "expr/scalar.h"
 #include "wholestep/types.h"
 
 namespace wholestep::loops {

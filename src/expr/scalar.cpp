@@ -1,4 +1,4 @@
-#include "loops/scalar.h"
+#include "expr/scalar.h"
 
 namespace wholestep::loops {
 

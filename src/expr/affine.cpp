@@ -1,4 +1,4 @@
-#include "loops/affine.h"
+#include "expr/affine.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "loops/expr.h"
+#include "expr/expr.h"
 
 namespace wholestep::loops {
 
