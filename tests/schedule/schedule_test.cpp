@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "loops/fuse.h"
+#include "passes/passes.h"
+#include "schedule/nest.h"
+#include "wholestep/ops.h"
+
+namespace wholestep::schedule {
+namespace {
+
+const Target kWide{"test", 64, 32, true};
+const Target kNarrow{"test", 16, 16, false};
+
+Nest nest_of(const Graph& graph, const Target& target) {
+  const std::vector<loops::Kernel> kernels = loops::fuse(loops::prepare(passes::run_pipeline(graph)), {});
+  EXPECT_EQ(kernels.size(), 1u);
+  return schedule(kernels.front(), target);
+}
+
+Graph product(std::int64_t m, std::int64_t k, std::int64_t n) {
+  Graph g;
+  g.set_outputs({matmul(g.input("a", {m, k}), g.input("b", {k, n}))});
+  return g;
+}
+
+void for_each_loop(const Block& block, const std::function<void(const Loop&)>& visit) {
+  for (const Stmt& stmt : block) {
+    if (const auto* loop = std::get_if<Loop>(&stmt.node)) {
+      visit(*loop);
+      for_each_loop(loop->body, visit);
+    } else if (const auto* branch = std::get_if<Branch>(&stmt.node)) {
+      for_each_loop(branch->then, visit);
+      for_each_loop(branch->otherwise, visit);
+    }
+  }
+}
+
+ErrorCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorCode::internal;
+}
+
+TEST(Contraction, KeepsItsSumsAndOperandsInTheRegistersThatTheTargetHas) {
+  for (const Target& target : {kWide, kNarrow}) {
+    for (std::int64_t m : {1, 7, 64, 784}) {
+      for (std::int64_t n : {1, 10, 33, 128}) {
+        const Nest nest = nest_of(product(m, 20, n), target);
+        for (const AccumulatorArray& array : nest.accumulators) EXPECT_LT(array.slots, target.vector_registers);
+      }
+    }
+  }
+}
+
+TEST(Contraction, TilesCoverEveryRowAndColumn) {
+  const Nest nest = nest_of(product(64, 20, 128), kWide);
+  std::int64_t rows = 0, lanes = 0;
+  for_each_loop(nest.body, [&](const Loop& loop) {
+    if (loop.kind == LoopKind::vector) lanes = std::max(lanes, loop.extent);
+    if (loop.kind == LoopKind::unroll) rows = std::max(rows, loop.extent);
+  });
+  EXPECT_EQ(lanes, 16);
+  EXPECT_GE(nest.tasks() * rows * 32, 64 * 128);
+}
+
+TEST(Rows, ALongReductionHasIndependentPartialSums) {
+  Graph g;
+  g.set_outputs({sum(g.input("x", {8, 1000}), {1})});
+  const Nest nest = nest_of(g, kWide);
+  bool partial = false;
+  for (const AccumulatorArray& array : nest.accumulators) partial = partial || (array.vector && array.slots == 4);
+  EXPECT_TRUE(partial) << to_text(nest);
+}
+
+TEST(Points, AreCutIntoTasksByTheProblemAlone) {
+  Graph g;
+  g.set_outputs({exp(g.input("x", {1000, 1000}))});
+  const Nest nest = nest_of(g, kWide);
+  EXPECT_GT(nest.tasks(), 16);
+  EXPECT_GT(nest.task_cost, 500);
+}
+
+TEST(Verifier, RefusesAVariableOutsideItsLoopAndAStoreToWhatIsNotWritten) {
+  Graph g;
+  g.set_outputs({exp(g.input("x", {100}))});
+  Nest loose = nest_of(g, kWide);
+  auto& outer = std::get<Loop>(loose.body.front().node);
+  Block body = outer.body;
+  loose.body = body;
+  EXPECT_EQ(code_of([&] { verify(loose); }), ErrorCode::invalid_graph);
+  Nest sealed = nest_of(g, kWide);
+  for (loops::BufferUse& use : sealed.buffers) use.written = false;
+  EXPECT_EQ(code_of([&] { verify(sealed); }), ErrorCode::invalid_graph);
+}
+
+TEST(Text, NamesLoopsRegistersAndStores) {
+  const std::string text = to_text(nest_of(product(64, 20, 128), kWide));
+  for (const char* part : {"nest matmul", "grid", "unroll", "vector", "acc0", "fma"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+  }
+}
+
+}  // namespace
+}  // namespace wholestep::schedule
