@@ -35,7 +35,7 @@ struct OptimizerState {
 };
 
 /// Trains with forward, backward and update compiled into one program whose state stays on the device.
-/// Move-only; not for use by two threads at once.
+/// Move-only: one that was moved from may only be destroyed or assigned to. Not for use by two threads at once.
 class ResidentTrainer {
  public:
   /// `graph`: its first output is the loss, a float scalar. `train`: names of parameters to train. `initial`: values of all

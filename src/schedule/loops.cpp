@@ -16,6 +16,8 @@ using loops::Stage;
 constexpr double kTaskCycles = 6000;
 // Independent partial sums along a row hide the latency of an addition.
 constexpr int kPartialSums = 4;
+// A long row is summed in blocks of so many steps, since the error of one running sum grows with its length.
+constexpr std::int64_t kBlockSteps = 64;
 
 class LoopSchedule {
  public:
@@ -205,29 +207,63 @@ class LoopSchedule {
       body.push_back(set(sums, p, combined(stage, builder_.accumulator(sums, p), value)));
       return loop(lane, extent, LoopKind::vector, std::move(body));
     };
+    // Vector loops that fold each partial sum into its total.
+    auto fold = [&](int totals) {
+      Block body;
+      for (int p = 0; p < partial; ++p) {
+        const ExprId both = builder_.exprs().binary(loops::combiner(*stage.reduce), builder_.accumulator(totals, p),
+                                                    builder_.accumulator(sums, p));
+        body.push_back(set(totals, p, both));
+      }
+      return loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body));
+    };
+    auto clear = [&](int array, Block& into) {
+      for (int p = 0; p < partial; ++p)
+        into.push_back(set(array, p, builder_.identity(*stage.reduce, stage.accumulate)));
+    };
+    // `count` steps of all partial sums, the first at `start`.
+    auto steps_from = [&](const Affine& start, std::int64_t count) {
+      const Var step = builder_.new_var();
+      Block body;
+      for (int p = 0; p < partial; ++p)
+        body.push_back(add(p, start + Affine::of(step, stride) + Affine(p * lanes_), lanes_));
+      return loop(step, count, LoopKind::serial, std::move(body));
+    };
+    const std::int64_t steps = inner.extent / stride, rest = inner.extent % stride;
+    const std::int64_t blocks = partial > 1 && steps >= 2 * kBlockSteps ? steps / kBlockSteps : 0;
+    int last = sums;
     Block walk;
     if (partial == 1) {
       walk.push_back(add(0, 0, inner.extent));
     } else {
-      const Var step = builder_.new_var();
-      Block body;
-      for (int p = 0; p < partial; ++p) body.push_back(add(p, Affine::of(step, stride) + Affine(p * lanes_), lanes_));
-      walk.push_back(loop(step, inner.extent / stride, LoopKind::serial, std::move(body)));
-      const std::int64_t rest = inner.extent % stride;
+      if (blocks > 0) {
+        last = builder_.new_accumulators(stage.accumulate, partial, true);
+        clear(last, block);
+        const Var number = builder_.new_var();
+        Block body;
+        clear(sums, body);
+        body.push_back(steps_from(Affine::of(number, kBlockSteps * stride), kBlockSteps));
+        body.push_back(fold(last));
+        walk.push_back(loop(number, blocks, LoopKind::serial, std::move(body)));
+        clear(sums, walk);
+      }
+      const std::int64_t done = blocks * kBlockSteps;
+      if (steps > done) walk.push_back(steps_from(Affine(done * stride), steps - done));
       if (rest != 0) walk.push_back(add(0, Affine(inner.extent - rest), rest));
+      if (blocks > 0) walk.push_back(fold(last));
     }
     walk = around(outer, LoopKind::serial, std::move(walk));
     std::move(walk.begin(), walk.end(), std::back_inserter(block));
     if (partial > 1) {
       loops::ExprBuilder& exprs = builder_.exprs();
       const loops::BinaryOp op = loops::combiner(*stage.reduce);
-      const ExprId low = exprs.binary(op, builder_.accumulator(sums, 0), builder_.accumulator(sums, 1));
-      const ExprId high = exprs.binary(op, builder_.accumulator(sums, 2), builder_.accumulator(sums, 3));
+      const ExprId low = exprs.binary(op, builder_.accumulator(last, 0), builder_.accumulator(last, 1));
+      const ExprId high = exprs.binary(op, builder_.accumulator(last, 2), builder_.accumulator(last, 3));
       Block body;
-      body.push_back(set(sums, 0, exprs.binary(op, low, high)));
+      body.push_back(set(last, 0, exprs.binary(op, low, high)));
       block.push_back(loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body)));
     }
-    block.push_back(set(result, 0, builder_.horizontal(*stage.reduce, sums, 0)));
+    block.push_back(set(result, 0, builder_.horizontal(*stage.reduce, last, 0)));
     results_[index] = builder_.accumulator(result, 0);
     return block;
   }

@@ -15,7 +15,7 @@ void DeviceOptions::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"cpu", "cuda", "vulkan", "reference"}))
       ->capture_default_str();
   command.add_option("--threads", threads, "worker threads; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }
 

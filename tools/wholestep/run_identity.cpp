@@ -14,6 +14,9 @@ namespace {
 // Under this prefix `ResidentTrainer::save` keeps what it is given; the optimizer it keeps itself.
 constexpr std::string_view kExtra = "extra/";
 
+// As the command line allows.
+constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
+
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 const std::string& entry(const Metadata& metadata, const std::string& path, const std::string& key) {
@@ -62,8 +65,14 @@ RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
   run.batch = number<std::int64_t>(metadata, path, extra("batch"));
   run.seed = number<std::uint64_t>(metadata, path, extra("seed"));
   run.examples = number<std::int64_t>(metadata, path, extra("examples"));
-  if (run.batch < 1) {
-    throw Error(ErrorCode::checkpoint_mismatch, fmt::format("{}: batch size {} is not positive", path, run.batch));
+  if (run.batch < 1 || run.batch > kLargestBatch) {
+    throw Error(ErrorCode::checkpoint_mismatch,
+                fmt::format("{}: expected a batch size of 1 to {}, got {}", path, kLargestBatch, run.batch));
+  }
+  if (run.goal < 0 || run.examples < 0) {
+    throw Error(ErrorCode::checkpoint_mismatch,
+                fmt::format("{}: expected a goal and a number of examples that are not negative, got {} and {}", path,
+                            run.goal, run.examples));
   }
   return run;
 }

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
+#include "runtime/index_bounds.h"
 #include "schedule.h"
 #include "training.h"
 #include "wholestep/nn.h"
@@ -151,6 +152,21 @@ void print_end(const ResidentTrainer& trainer, const TrainingOutcome& outcome) {
     fmt::print("checkpoint: {} (step {})\n", outcome.checkpoint, trainer.steps());
 }
 
+/// Data that the model cannot take is found before training, and named.
+void check_data(const Graph& model, const std::string& folder, std::string_view split, const data::ImageSet& set) {
+  const std::int64_t pixels = model.node(model.find_id("x")).type.shape.back();
+  if (set.image_elements() != pixels) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: the {} images have {} pixels each, model {} takes {}",
+                                                       folder, split, set.image_elements(), model.name(), pixels));
+  }
+  for (const plan::IndexBound& label : runtime::index_bounds(model)) {
+    if (label.input == "y" && set.classes() > label.bound) {
+      throw Error(ErrorCode::index_out_of_range, fmt::format("{}: a {} label is {}, model {} has {} classes", folder,
+                                                             split, set.classes() - 1, model.name(), label.bound));
+    }
+  }
+}
+
 int run_train(const TrainOptions& options) {
   check_precision(options.precision);
   TrainingPlan plan{identify(options)};
@@ -161,6 +177,8 @@ int run_train(const TrainOptions& options) {
   if (training.size() == 0 || test.size() == 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: a data set without examples", options.data));
   }
+  check_data(build(1), options.data, "training", training);
+  check_data(build(1), options.data, "test", test);
   if (!options.resume.empty() && plan.run.examples != training.size()) {
     throw Error(ErrorCode::checkpoint_mismatch,
                 fmt::format("{}: {} holds {} training examples, the checkpoint is of a run with {}", options.resume,

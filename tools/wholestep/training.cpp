@@ -98,8 +98,10 @@ class Training {
   }
 
   Evaluation evaluate_now() {
-    return evaluate(test_, plan_.run.batch,
-                    [this](const Inputs& inputs) { return trainer_.forward_only(inputs).values; });
+    const Evaluation evaluation =
+        evaluate(test_, plan_.run.batch, [this](const Inputs& inputs) { return trainer_.forward_only(inputs).values; });
+    if (!std::isfinite(evaluation.loss)) fail_non_finite("the loss over the test examples is not finite");
+    return evaluation;
   }
 
   /// A loss tells of the weights before its step, so those that are about to be saved are looked at themselves.
@@ -159,6 +161,10 @@ void check_writable(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     throw Error(ErrorCode::io_error, fmt::format("--save {}: expected a file, this is a folder", path));
+  }
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    throw Error(ErrorCode::io_error,
+                fmt::format("--save {}: expected a regular file, this is a device, pipe or socket", path));
   }
   const std::string probe = fmt::format("{}.probe{}", path, getpid());
   const int file = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
