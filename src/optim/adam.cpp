@@ -50,15 +50,15 @@ class AdamRule : public OptimizerRule {
     Tensor p = a.param;
     if (options_.weight_decay > 0) {
       if (decay_ == Decay::into_gradient) {
-        g = g + p * options_.weight_decay;
+        g = multiply_add(p, options_.weight_decay, g);
       } else {
         p = p * (1.0 - a.lr * options_.weight_decay);
       }
     }
-    const Tensor m = a.slots[0] * options_.beta1 + g * (1 - options_.beta1);
-    const Tensor v = a.slots[1] * options_.beta2 + square(g) * (1 - options_.beta2);
+    const Tensor m = moving_average(a.slots[0], g, options_.beta1);
+    const Tensor v = moving_average(a.slots[1], square(g), options_.beta2);
     const Tensor step_size = a.lr * a.scalars[0];
-    const Tensor denominator = sqrt(v) * a.scalars[1] + options_.eps;
+    const Tensor denominator = multiply_add(sqrt(v), a.scalars[1], options_.eps);
     return {as(p - step_size * m / denominator, args.param.dtype()), {m, v}};
   }
 

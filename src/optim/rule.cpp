@@ -35,6 +35,10 @@ OptimizerSlot slot_like(std::string name, const TensorType& param) {
 
 Tensor as(Tensor x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
+Tensor moving_average(Tensor average, Tensor value, double rate) {
+  return multiply_add(average, rate, value * (1 - rate));
+}
+
 OptimizerArgs in_update_dtype(const OptimizerArgs& args) {
   const DType dtype = update_dtype(args.param.dtype());
   OptimizerArgs out = args;

@@ -24,6 +24,8 @@ OptimizerSlot slot_like(std::string name, const TensorType& param);
 
 /// `x` as `dtype`; no op where it is that already.
 Tensor as(Tensor x, DType dtype);
+/// Exponential moving average: rate * average + (1 - rate) * value.
+Tensor moving_average(Tensor average, Tensor value, double rate);
 /// `args` with parameter, gradient and scalars in the dtype of the update, in which the slots are.
 OptimizerArgs in_update_dtype(const OptimizerArgs& args);
 

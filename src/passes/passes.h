@@ -17,6 +17,9 @@ Graph simplify(const Graph& graph);
 /// Replaces composites by primitives, those for which `keep` is true excepted.
 Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {});
 
+/// Cuts float matrix products whose depth is large beside their result into pieces along the depth, and sums these.
+Graph split_depth(const Graph& graph);
+
 struct Pass {
   std::string name;
   std::function<Graph(const Graph&)> run;

@@ -11,7 +11,7 @@ const std::vector<Pass>& pipeline() {
       {"eliminate_dead", eliminate_dead},   {"simplify", simplify},
       {"share_common", share_common},       {"decompose", [](const Graph& graph) { return decompose(graph); }},
       {"simplify_primitives", simplify},    {"share_primitives", share_common},
-      {"eliminate_unused", eliminate_dead},
+      {"eliminate_unused", eliminate_dead}, {"split_depth", split_depth},
   };
   return passes;
 }

@@ -1,6 +1,7 @@
 // exp, log and relatives in f32, from the operations that vectors have. Each is within 2 units in the last place; the
 // tests say how far. The coefficients interpolate the functions at Chebyshev nodes of the reduced range.
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <limits>
 
@@ -42,6 +43,23 @@ struct Emitter::LogReduction {
 
 Value* Emitter::mul_add(Value* a, Value* b, Value* c) { return fma(DType::f32, a, b, c); }
 
+template <class Make>
+Value* Emitter::unless(Value* usual, Value* result, Make make) {
+  llvm::Function* function = b_.GetInsertBlock()->getParent();
+  auto* slow = llvm::BasicBlock::Create(b_.getContext(), "unusual", function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after_unusual", function);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  b_.CreateCondBr(usual, after, slow);
+  b_.SetInsertPoint(slow);
+  Value* other = make();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* either = b_.CreatePHI(result->getType(), 2);
+  either->addIncoming(result, before);
+  either->addIncoming(other, slow);
+  return either;
+}
+
 Value* Emitter::polynomial(Value* x, std::initializer_list<double> coefficients) {
   Type* type = x->getType();
   auto next = std::rbegin(coefficients);
@@ -64,6 +82,37 @@ Emitter::ExpReduction Emitter::reduce_exp(Value* x) {
   remainder = mul_add(count, ConstantFP::get(type, -kLn2Low), remainder);
   Value* exponent = b_.CreateSub(b_.CreateBitCast(shifted, i32), ConstantInt::get(i32, kRounderBits));
   return {exponent, remainder};
+}
+
+// Correctly rounded, as the processor's own square root is, but by multiply-adds (Goldschmidt's iteration on a 14-bit
+// estimate, then the residual): the divider, which takes 12 cycles for a vector, is left to divisions. Zeros pass; lanes
+// whose residual could underflow, infinities, NaNs and negative numbers send the vector to the processor's instruction.
+Value* Emitter::sqrt_f32(Value* x) {
+  constexpr unsigned kLanes = 16;
+  constexpr std::uint32_t kSmallestBits = 0x12800000;  // 2^-90
+  constexpr std::uint32_t kInfinityBits = 0x7f800000;
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (target_.isa != Isa::avx512 || !vector || vector->getNumElements() != kLanes)
+    return intrinsic(llvm::Intrinsic::sqrt, x);
+  Type* type = x->getType();
+  Type* i32 = shaped(b_.getInt32Ty(), type);
+  Value* zero = ConstantFP::get(type, 0.0);
+  Value* half = ConstantFP::get(type, 0.5);
+  Value* bits = b_.CreateBitCast(x, i32);
+  Value* is_zero = b_.CreateICmpEQ(bits, llvm::Constant::getNullValue(i32));
+  Value* from_smallest = b_.CreateSub(bits, ConstantInt::get(i32, kSmallestBits));
+  Value* usual = b_.CreateICmpULT(from_smallest, ConstantInt::get(i32, kInfinityBits - kSmallestBits));
+  Value* all_usual = b_.CreateAndReduce(b_.CreateOr(usual, is_zero));
+
+  Value* estimate = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rsqrt14_ps_512, {}, {x, zero, b_.getInt16(0xffff)});
+  Value* root = b_.CreateFMul(x, estimate);
+  Value* half_inverse = b_.CreateFMul(estimate, half);
+  Value* error = mul_add(b_.CreateFNeg(root), half_inverse, half);
+  root = mul_add(root, error, root);
+  half_inverse = mul_add(half_inverse, error, half_inverse);
+  Value* residual = mul_add(b_.CreateFNeg(root), root, x);
+  Value* result = b_.CreateSelect(is_zero, zero, mul_add(residual, half_inverse, root));
+  return unless(all_usual, result, [&] { return intrinsic(llvm::Intrinsic::sqrt, x); });
 }
 
 Value* Emitter::exp_f32(Value* x) {
@@ -230,20 +279,8 @@ Value* Emitter::sine_f32(Value* x, bool cosine) {
   }
 
   Value* large = b_.CreateFCmpUGE(intrinsic(llvm::Intrinsic::fabs, x), ConstantFP::get(type, kLargest));
-  Value* any = type->isVectorTy() ? b_.CreateOrReduce(large) : large;
-  llvm::Function* function = b_.GetInsertBlock()->getParent();
-  auto* slow = llvm::BasicBlock::Create(b_.getContext(), "large", function);
-  auto* after = llvm::BasicBlock::Create(b_.getContext(), "after_large", function);
-  llvm::BasicBlock* before = b_.GetInsertBlock();
-  b_.CreateCondBr(any, slow, after);
-  b_.SetInsertPoint(slow);
-  Value* exact = b_.CreateSelect(large, call_library(name, DType::f32, {x}), result);
-  b_.CreateBr(after);
-  b_.SetInsertPoint(after);
-  llvm::PHINode* either = b_.CreatePHI(type, 2);
-  either->addIncoming(result, before);
-  either->addIncoming(exact, slow);
-  return either;
+  Value* none = b_.CreateNot(type->isVectorTy() ? b_.CreateOrReduce(large) : large);
+  return unless(none, result, [&] { return b_.CreateSelect(large, call_library(name, DType::f32, {x}), result); });
 }
 
 }  // namespace wholestep::cpu

@@ -118,7 +118,7 @@ Value* Emitter::float_unary(UnaryOp op, DType dtype, Value* x) {
     case UnaryOp::trunc:
       return intrinsic(llvm::Intrinsic::trunc, x);
     case UnaryOp::sqrt:
-      return intrinsic(llvm::Intrinsic::sqrt, x);
+      return dtype == DType::f32 ? sqrt_f32(x) : intrinsic(llvm::Intrinsic::sqrt, x);
     case UnaryOp::is_nan:
       return b_.CreateFCmpUNO(x, x);
     case UnaryOp::exp:

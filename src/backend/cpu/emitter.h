@@ -55,6 +55,9 @@ class Emitter {
   llvm::Value* f64_to_f32_odd(llvm::Value* x);
 
   llvm::Value* mul_add(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  /// `result` where `usual` (a scalar boolean) holds, else what `make` appends, in a block of its own.
+  template <class Make>
+  llvm::Value* unless(llvm::Value* usual, llvm::Value* result, Make make);
   llvm::Value* polynomial(llvm::Value* x, std::initializer_list<double> coefficients);
   llvm::Value* power_of_two(llvm::Value* exponent, llvm::Type* type);
   struct ExpReduction;
@@ -63,6 +66,7 @@ class Emitter {
   LogReduction reduce_log(llvm::Value* x);
   llvm::Value* log_of_reduced(llvm::Value* f, llvm::Value* exponent);
   llvm::Value* log_special(llvm::Value* x, llvm::Value* limit, llvm::Value* result);
+  llvm::Value* sqrt_f32(llvm::Value* x);
   llvm::Value* exp_f32(llvm::Value* x);
   llvm::Value* expm1_f32(llvm::Value* x);
   llvm::Value* log_f32(llvm::Value* x);
