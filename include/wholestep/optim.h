@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "wholestep/graph.h"
@@ -27,14 +29,22 @@ struct StepScalar {
 struct OptimizerArgs {
   Graph& graph;
   Tensor param;
-  Tensor grad;                 // same type as param
-  std::vector<Tensor> slots;   // in the order of slots()
+  Tensor grad;                // same type as param
+  std::vector<Tensor> slots;  // in the order of slots()
   Tensor lr;
-  std::vector<Tensor> scalars; // in the order of scalars()
+  std::vector<Tensor> scalars;  // in the order of scalars()
 };
 struct OptimizerResult {
   Tensor param;
   std::vector<Tensor> slots;
+};
+
+class OptimizerRule;
+
+/// The rule of one parameter, and its learning rate as a multiple of the trainer's.
+struct ParameterRule {
+  const OptimizerRule* rule;
+  double lr_scale = 1;
 };
 
 /// The seam for optimizers: derive, validate hyper-parameters in the constructor, append ops. The built-in ones update
@@ -48,14 +58,22 @@ class OptimizerRule {
   virtual std::vector<StepScalar> scalars() const { return {}; }
   /// Appends one step of one parameter. The results have the types of `args.param` and of the slots.
   virtual OptimizerResult append(const OptimizerArgs& args) const = 0;
+  /// The value of a parameter that evaluation uses, where that is not the one being trained (a running average, say).
+  virtual Tensor evaluation_value(Graph& graph, Tensor param, const std::vector<Tensor>& slots) const;
+
+  /// Composite rules answer with the rule of parameter `param`, which lives as long as this one and is no composite.
+  /// Slots, scalars, update and evaluation of a parameter are those of its own rule.
+  virtual ParameterRule rule_for(std::string_view param, const TensorType& type) const;
+  /// Throws `invalid_argument` where the rule does not fit the parameters that are to be trained.
+  virtual void check_parameters(const std::vector<std::pair<std::string, TensorType>>& params) const;
 };
 
 /// Shared handle of a rule.
 using Optimizer = std::shared_ptr<const OptimizerRule>;
 
 /// Stochastic gradient descent as in PyTorch: g += weight_decay * p; the momentum buffer b = momentum * b +
-/// (1 - dampening) * g, b = g at the first step; p -= lr * b, with Nesterov p -= lr * (g + momentum * b) (Sutskever et al., 2013).
-/// lr >= 0, 0 <= momentum, 0 <= dampening, weight_decay >= 0, Nesterov needs momentum > 0 and dampening 0.
+/// (1 - dampening) * g, b = g at the first step; p -= lr * b, with Nesterov p -= lr * (g + momentum * b) (Sutskever et
+/// al., 2013). lr >= 0, 0 <= momentum, 0 <= dampening, weight_decay >= 0, Nesterov needs momentum > 0 and dampening 0.
 struct SGD {
   double lr = 1e-2;
   double momentum = 0;
@@ -68,8 +86,8 @@ struct SGD {
 
 /// Adam (Kingma and Ba, 2015, algorithm 1): m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps); weight_decay is added to the gradient (L2).
-/// Computed as p -= (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^t)) + eps), both corrections in double on the host.
-/// lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
+/// Computed as p -= (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^t)) + eps), both corrections in double on
+/// the host. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
 struct Adam {
   double lr = 1e-3;
   double beta1 = 0.9;

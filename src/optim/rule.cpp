@@ -6,7 +6,15 @@
 
 #include "wholestep/ops.h"
 
-namespace wholestep::optim {
+namespace wholestep {
+
+Tensor OptimizerRule::evaluation_value(Graph&, Tensor param, const std::vector<Tensor>&) const { return param; }
+
+ParameterRule OptimizerRule::rule_for(std::string_view, const TensorType&) const { return {this}; }
+
+void OptimizerRule::check_parameters(const std::vector<std::pair<std::string, TensorType>>&) const {}
+
+namespace optim {
 
 void require(bool ok, std::string_view optimizer, std::string_view hyper_parameter, std::string_view range,
              double value) {
@@ -49,4 +57,5 @@ OptimizerArgs in_update_dtype(const OptimizerArgs& args) {
   return out;
 }
 
-}  // namespace wholestep::optim
+}  // namespace optim
+}  // namespace wholestep

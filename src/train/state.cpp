@@ -18,14 +18,16 @@ namespace {
 using train::CheckpointTensor;
 using train::Specialisation;
 
+const TensorType& type_of(const Graph& graph, const std::string& name) { return graph.node(graph.find_id(name)).type; }
+
 std::vector<CheckpointTensor> list_checkpoint_tensors(const Graph& graph, const std::vector<std::string>& names,
-                                                      const OptimizerRule& rule) {
+                                                      const std::vector<ParameterRule>& rules) {
   std::vector<CheckpointTensor> tensors;
   for (NodeId id : graph.nodes_of("param"))
     tensors.push_back({graph.node(id).name, graph.node(id).name, graph.node(id).type});
-  for (const std::string& name : names) {
-    for (const OptimizerSlot& slot : rule.slots(graph.node(graph.find_id(name)).type)) {
-      const std::string state = train::slot_state(name, slot.name);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (const OptimizerSlot& slot : rules[i].rule->slots(type_of(graph, names[i]))) {
+      const std::string state = train::slot_state(names[i], slot.name);
       tensors.push_back({"optimizer/" + state, state, slot.type});
     }
   }
@@ -67,25 +69,43 @@ ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> train
   if (!optimizer) throw Error(ErrorCode::invalid_argument, fmt::format("{}: no optimizer given", graph.name()));
 
   for (std::size_t i = 0; i < names.size(); ++i) index.emplace(names[i], i);
-  checkpoint_tensors = list_checkpoint_tensors(graph, names, *optimizer);
+  choose_rules(graph);
+  checkpoint_tensors = list_checkpoint_tensors(graph, names, rules);
   param_steps.assign(names.size(), 0);
   gates.assign(names.size(), 1);
-  scalars = optimizer->scalars();
-  scalar_inputs.assign(scalars.size(), std::vector<float>(names.size()));
   set_lr(optimizer->lr());
 
   add(graph);
   for (const auto& [name, value] : initial) memory().upload(name, value);
 }
 
+void ResidentTrainer::State::choose_rules(const Graph& graph) {
+  rules = train::rules_of(*optimizer, graph, names);
+  for (std::string& name : train::scalar_names(rules)) {
+    train::StepScalars& made = scalars.emplace_back();
+    for (const ParameterRule& chosen : rules) {
+      auto& value = made.of_param.emplace_back();
+      for (StepScalar& scalar : chosen.rule->scalars()) {
+        if (scalar.name == name) value = std::move(scalar.value);
+      }
+    }
+    made.name = std::move(name);
+    made.values.resize(names.size());
+  }
+}
+
+std::vector<OptimizerSlot> ResidentTrainer::State::slots_of(std::size_t i) const {
+  return rules[i].rule->slots(type_of(programs.front()->forward, names[i]));
+}
+
 Specialisation& ResidentTrainer::State::add(const Graph& graph) {
   auto made = std::make_unique<Specialisation>(graph);
   const runtime::Program* share = programs.empty() ? nullptr : &memory();
-  made->step = runtime::compile(train::make_step_graph(graph, names, *optimizer), device, options, share);
+  made->step = runtime::compile(train::make_step_graph(graph, names, rules), device, options, share);
   made->step->attach(std::string(train::kLearningRate), &lr_input);
   made->step->attach(std::string(train::kGates), gates.data());
-  for (std::size_t i = 0; i < scalars.size(); ++i) {
-    made->step->attach(train::scalars_input(scalars[i]), scalar_inputs[i].data());
+  for (const train::StepScalars& scalar : scalars) {
+    made->step->attach(train::scalars_input(scalar.name), scalar.values.data());
   }
   made->forward.clear_updates();
   return *programs.emplace_back(std::move(made));
@@ -140,17 +160,15 @@ Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {
   return *programs.front();  // whose checks say what is wrong
 }
 
-// Parameters that were never frozen have the same count: their value is computed once.
+// Neighbours of one rule that were never frozen have the same value: it is computed once.
 void ResidentTrainer::State::write_step_scalars() {
-  for (std::size_t s = 0; s < scalars.size(); ++s) {
-    std::int64_t known = -1;
-    float value = 0;
+  for (train::StepScalars& scalar : scalars) {
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (param_steps[i] != known) {
-        known = param_steps[i];
-        value = static_cast<float>(scalars[s].value(known + 1));
+      if (i > 0 && rules[i].rule == rules[i - 1].rule && param_steps[i] == param_steps[i - 1]) {
+        scalar.values[i] = scalar.values[i - 1];
+      } else if (scalar.of_param[i]) {
+        scalar.values[i] = static_cast<float>(scalar.of_param[i](param_steps[i] + 1));
       }
-      scalar_inputs[s][i] = value;
     }
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 // What a ResidentTrainer holds.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,12 +29,22 @@ struct CheckpointTensor {
   TensorType type;
 };
 
+/// A scalar of the step block: what it is for each trainable parameter, where the program reads it.
+struct StepScalars {
+  std::string name;
+  std::vector<std::function<double(std::int64_t t)>> of_param;  // none where the parameter's rule has no such scalar
+  std::vector<float> values;
+};
+
 }  // namespace train
 
 struct ResidentTrainer::State {
   State(const Graph& graph, std::vector<std::string> names, const NamedArrays& initial, Optimizer optimizer,
         Device device, CompileOptions options);
 
+  void choose_rules(const Graph& graph);
+  /// The slots of trainable parameter `i`.
+  std::vector<OptimizerSlot> slots_of(std::size_t i) const;
   train::Specialisation& add(const Graph& graph);
   train::Specialisation& program_for(const Inputs& inputs);
   /// The leading extent for which the builder's graph would take `inputs`; -1 where it is not that alone which differs.
@@ -51,7 +62,8 @@ struct ResidentTrainer::State {
   Device device;
   CompileOptions options;
   Optimizer optimizer;
-  std::vector<std::string> names;  // trainable, in order
+  std::vector<std::string> names;    // trainable, in order
+  std::vector<ParameterRule> rules;  // of each
   std::unordered_map<std::string, std::size_t> index;
   std::vector<train::CheckpointTensor> checkpoint_tensors;
   std::vector<std::unique_ptr<train::Specialisation>> programs;
@@ -65,8 +77,7 @@ struct ResidentTrainer::State {
   // The step block, which the programs read at these addresses.
   float lr_input = 0;
   std::vector<std::uint8_t> gates;  // 1: moves
-  std::vector<StepScalar> scalars;
-  std::vector<std::vector<float>> scalar_inputs;
+  std::vector<train::StepScalars> scalars;
 };
 
 }  // namespace wholestep

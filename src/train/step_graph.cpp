@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "wholestep/ops.h"
 
@@ -25,15 +26,16 @@ Tensor element(Tensor vector, std::int64_t index) { return reshape(slice(vector,
 struct StepBlock {
   Tensor lr;
   Tensor gates;
-  std::vector<Tensor> scalars;
+  std::unordered_map<std::string, Tensor> scalars;  // by name
 };
 
-StepBlock declare_step_block(Graph& graph, std::int64_t params, const OptimizerRule& rule) {
+StepBlock declare_step_block(Graph& graph, const std::vector<ParameterRule>& rules) {
+  const auto params = static_cast<std::int64_t>(rules.size());
   StepBlock block;
   block.lr = declare_input(graph, std::string(kLearningRate), {}, DType::f32);
   block.gates = declare_input(graph, std::string(kGates), {params}, DType::boolean);
-  for (const StepScalar& scalar : rule.scalars()) {
-    block.scalars.push_back(declare_input(graph, scalars_input(scalar), {params}, DType::f32));
+  for (const std::string& name : scalar_names(rules)) {
+    block.scalars.emplace(name, declare_input(graph, scalars_input(name), {params}, DType::f32));
   }
   return block;
 }
@@ -44,15 +46,18 @@ void update_where(Graph& graph, Tensor gate, Tensor target, Tensor value) {
 }
 
 void append_update(Graph& graph, const StepBlock& block, std::int64_t index, Tensor param, Tensor grad,
-                   const OptimizerRule& rule) {
+                   const ParameterRule& chosen) {
+  const OptimizerRule& rule = *chosen.rule;
   const std::string name = graph.node(param.id()).name;
-  OptimizerArgs args{graph, param, grad, {}, block.lr, {}};
+  OptimizerArgs args{graph, param, grad, {}, chosen.lr_scale == 1 ? block.lr : block.lr * chosen.lr_scale, {}};
   for (const OptimizerSlot& slot : rule.slots(param.type())) {
     const std::string state = slot_state(name, slot.name);
     reserve(graph, state, fmt::format("slot \"{}\" of parameter \"{}\"", slot.name, name));
     args.slots.push_back(graph.state(state, slot.type.shape, slot.type.dtype));
   }
-  for (Tensor scalars : block.scalars) args.scalars.push_back(element(scalars, index));
+  for (const StepScalar& scalar : rule.scalars()) {
+    args.scalars.push_back(element(block.scalars.at(scalar.name), index));
+  }
 
   const OptimizerResult moved = rule.append(args);
   if (moved.slots.size() != args.slots.size()) {
@@ -66,11 +71,32 @@ void append_update(Graph& graph, const StepBlock& block, std::int64_t index, Ten
 
 }  // namespace
 
-std::string scalars_input(const StepScalar& scalar) { return "step/" + scalar.name; }
+std::vector<ParameterRule> rules_of(const OptimizerRule& optimizer, const Graph& forward,
+                                    const std::vector<std::string>& train) {
+  std::vector<std::pair<std::string, TensorType>> params;
+  for (const std::string& name : train) params.emplace_back(name, forward.node(forward.find_id(name)).type);
+  optimizer.check_parameters(params);
+  std::vector<ParameterRule> rules;
+  for (const auto& [name, type] : params) rules.push_back(optimizer.rule_for(name, type));
+  return rules;
+}
+
+std::string scalars_input(std::string_view name) { return fmt::format("step/{}", name); }
+
+std::vector<std::string> scalar_names(const std::vector<ParameterRule>& rules) {
+  std::vector<std::string> names;
+  for (const ParameterRule& chosen : rules) {
+    for (const StepScalar& scalar : chosen.rule->scalars()) {
+      if (std::ranges::find(names, scalar.name) == names.end()) names.push_back(scalar.name);
+    }
+  }
+  return names;
+}
 
 std::string slot_state(std::string_view param, std::string_view slot) { return fmt::format("{}/{}", param, slot); }
 
-Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train, const OptimizerRule& rule) {
+Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
+                      const std::vector<ParameterRule>& rules) {
   Graph graph = forward;
   std::vector<Tensor> params;
   std::vector<NodeId> updated;
@@ -86,9 +112,9 @@ Graph make_step_graph(const Graph& forward, const std::vector<std::string>& trai
 
   const Tensor loss = graph.tensor(graph.outputs()[0]);
   const std::vector<Tensor> grads = append_gradients(graph, loss, graph.constant(1.0, loss.dtype()), params);
-  const StepBlock block = declare_step_block(graph, static_cast<std::int64_t>(params.size()), rule);
+  const StepBlock block = declare_step_block(graph, rules);
   for (std::size_t i = 0; i < params.size(); ++i) {
-    append_update(graph, block, static_cast<std::int64_t>(i), params[i], grads[i], rule);
+    append_update(graph, block, static_cast<std::int64_t>(i), params[i], grads[i], rules[i]);
   }
   return graph;
 }

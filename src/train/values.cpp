@@ -168,9 +168,9 @@ void ResidentTrainer::set_params(const Inputs& values) {
 
 OptimizerState ResidentTrainer::optimizer_state() const {
   OptimizerState out{{}, state_->steps, state_->param_steps};
-  const Graph& graph = state_->programs.front()->forward;
-  for (const std::string& name : state_->names) {
-    for (const OptimizerSlot& slot : state_->optimizer->slots(graph.node(graph.find_id(name)).type)) {
+  for (std::size_t i = 0; i < state_->names.size(); ++i) {
+    const std::string& name = state_->names[i];
+    for (const OptimizerSlot& slot : state_->slots_of(i)) {
       out.entries.push_back({name, slot.name, state_->memory().download(train::slot_state(name, slot.name))});
     }
   }
@@ -178,15 +178,15 @@ OptimizerState ResidentTrainer::optimizer_state() const {
 }
 
 void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
-  const Graph& graph = state_->programs.front()->forward;
   std::unordered_map<std::string, const Array*> entries;
   for (const OptimizerState::Entry& entry : given.entries) {
     if (entries.emplace(train::slot_state(entry.param, entry.slot), &entry.value).second) continue;
     mismatch(fmt::format("optimizer state: two entries for slot \"{}\" of parameter \"{}\"", entry.slot, entry.param));
   }
   std::size_t expected = 0;
-  for (const std::string& name : state_->names) {
-    for (const OptimizerSlot& slot : state_->optimizer->slots(graph.node(graph.find_id(name)).type)) {
+  for (std::size_t i = 0; i < state_->names.size(); ++i) {
+    const std::string& name = state_->names[i];
+    for (const OptimizerSlot& slot : state_->slots_of(i)) {
       ++expected;
       const auto found = entries.find(train::slot_state(name, slot.name));
       if (found == entries.end()) {

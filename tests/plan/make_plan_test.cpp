@@ -62,8 +62,10 @@ TEST(Plan, BiasAndActivationAreTheEpilogueOfTheProduct) {
 }
 
 TEST(Plan, TheUpdateIsTheEpilogueOfTheWeightGradientSoGradientsTakeNoMemory) {
-  const Graph step = train::make_step_graph(models::mlp(64), {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"},
-                                            *Optimizer(AdamW{}));
+  const Graph forward = models::mlp(64);
+  const Optimizer adamw = AdamW{};
+  const Graph step =
+      train::make_step_graph(forward, trainable(forward), train::rules_of(*adamw, forward, trainable(forward)));
   const Plan plan = plan_of(step);
   for (const Buffer& buffer : plan.buffers) {
     const bool gradient = buffer.role == BufferRole::scratch && buffer.type.shape == Shape{784, 128};

@@ -4,8 +4,10 @@
 
 #include <random>
 
+#include "train/step_graph.h"
 #include "wholestep/error.h"
 #include "wholestep/nn.h"
+#include "wholestep/ops.h"
 
 namespace wholestep::cli {
 namespace {
@@ -28,24 +30,27 @@ Workload make_mlp() {
 }
 
 std::string slot_input(const std::string& param, const std::string& slot) { return "slot." + param + "." + slot; }
+std::string scalar_input(const std::string& param, const std::string& name) { return "scalar." + param + "." + name; }
 
-/// Inputs: `param.X`, `grad.X` and `slot.X.S` for each parameter X, `lr`, `scalar.S`. Outputs: new values of each
+/// Inputs: `param.X`, `grad.X`, `slot.X.S` and `scalar.X.S` for each parameter X, `lr`. Outputs: new values of each
 /// parameter and its slots.
-Graph update_graph(const Graph& model, const std::vector<std::string>& names, const OptimizerRule& rule) {
+Graph update_graph(const Graph& model, const std::vector<std::string>& names, const std::vector<ParameterRule>& rules) {
   Graph graph("host update");
   const Tensor lr = graph.input("lr", {});
-  std::vector<Tensor> scalars;
-  for (const StepScalar& scalar : rule.scalars()) scalars.push_back(graph.input("scalar." + scalar.name, {}));
   std::vector<Tensor> outputs;
-  for (const std::string& name : names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const OptimizerRule& rule = *rules[i].rule;
     const TensorType type = model.node(model.find_id(name)).type;
+    std::vector<Tensor> scalars;
+    for (const StepScalar& scalar : rule.scalars()) scalars.push_back(graph.input(scalar_input(name, scalar.name), {}));
     const Tensor param = graph.input("param." + name, type.shape, type.dtype);
     const Tensor grad = graph.input("grad." + name, type.shape, type.dtype);
     std::vector<Tensor> slots;
     for (const OptimizerSlot& slot : rule.slots(type)) {
       slots.push_back(graph.input(slot_input(name, slot.name), slot.type.shape, slot.type.dtype));
     }
-    const OptimizerResult result = rule.append({graph, param, grad, slots, lr, scalars});
+    const OptimizerResult result = rule.append({graph, param, grad, slots, lr * rules[i].lr_scale, scalars});
     outputs.push_back(result.param);
     outputs.insert(outputs.end(), result.slots.begin(), result.slots.end());
   }
@@ -88,16 +93,18 @@ double count_matmul_flops(const Graph& graph) {
 HostOptimizerStep::HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device)
     : optimizer_(optimizer),
       names_(trainable(graph)),
+      rules_(train::rules_of(*optimizer, graph, names_)),
       gradient_graph_(gradients_with_loss(graph, names_)),
       gradients_(Session(device).compile(gradient_graph_)),
-      update_(Session(device).compile(update_graph(graph, names_, *optimizer))),
+      update_(Session(device).compile(update_graph(graph, names_, rules_))),
       first_gradient_(graph.outputs().size()) {
   const NamedArrays initial = initial_values(graph, 0);
-  for (const std::string& name : names_) {
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const std::string& name = names_[i];
     const Array& value = *find(initial, name);
     gradients_.set_param(name, value);
     state_.emplace_back("param." + name, value);
-    for (const OptimizerSlot& slot : optimizer_->slots(value.type())) {
+    for (const OptimizerSlot& slot : rules_[i].rule->slots(value.type())) {
       state_.emplace_back(slot_input(name, slot.name), Array(slot.type));
     }
   }
@@ -117,11 +124,15 @@ double HostOptimizerStep::step(const data::Batch& batch) {
   ++steps_;
 
   const Array lr = Array::scalar(static_cast<float>(optimizer_->lr()));
-  const std::vector<StepScalar> rules = optimizer_->scalars();
-  std::vector<Array> scalars;
-  for (const StepScalar& rule : rules) scalars.push_back(Array::scalar(static_cast<float>(rule.value(steps_))));
+  NamedArrays scalars;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    for (const StepScalar& scalar : rules_[i].rule->scalars()) {
+      scalars.emplace_back(scalar_input(names_[i], scalar.name),
+                           Array::scalar(static_cast<float>(scalar.value(steps_))));
+    }
+  }
   Inputs inputs{{"lr", lr}};
-  for (std::size_t i = 0; i < rules.size(); ++i) inputs.emplace_back("scalar." + rules[i].name, scalars[i]);
+  for (const auto& [name, value] : scalars) inputs.emplace_back(name, value);
   for (std::size_t i = 0; i < names_.size(); ++i)
     inputs.emplace_back("grad." + names_[i], results[first_gradient_ + i]);
   for (const auto& [name, value] : state_) inputs.emplace_back(name, value);

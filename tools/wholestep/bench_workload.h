@@ -42,6 +42,7 @@ class HostOptimizerStep {
  private:
   Optimizer optimizer_;
   std::vector<std::string> names_;
+  std::vector<ParameterRule> rules_;
   Graph gradient_graph_;
   CompiledGraph gradients_;
   CompiledGraph update_;

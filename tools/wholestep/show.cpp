@@ -53,7 +53,8 @@ Graph subject(const ShowOptions& options) {
       options.file.empty() ? models::by_name(options.workload)(options.batch) : Graph::parse(read_text(options.file));
   if (!options.file.empty() && !options.optimizer) return forward;
   const Optimizer optimizer = optimizer_by_name(options.optimizer.value_or("adamw"));
-  return train::make_step_graph(forward, trainable(forward), *optimizer);
+  const std::vector<std::string> names = trainable(forward);
+  return train::make_step_graph(forward, names, train::rules_of(*optimizer, forward, names));
 }
 
 /// One part of the output, and an empty line where another follows.
