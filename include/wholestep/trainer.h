@@ -72,6 +72,10 @@ class ResidentTrainer {
   /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or negative.
   void set_lr(double lr);
   double lr() const;
+  /// Seed of the random numbers in the graph (`nn::dropout`), 0 at first. With the number of steps taken it is their key, so a
+  /// resumed run draws what the uninterrupted one would have. Kept in checkpoints.
+  void set_seed(std::uint64_t seed);
+  std::uint64_t seed() const;
   /// A frozen parameter and its optimizer state do not move, and its step count stands still. False for a name that is not trainable.
   bool set_frozen(const std::string& name, bool frozen);
   bool is_frozen(const std::string& name) const;
@@ -96,7 +100,7 @@ class ResidentTrainer {
   /// 0 <= param_steps <= steps.
   void restore_optimizer_state(const OptimizerState& state);
 
-  /// Writes parameters, optimizer state, the graph's own states, counters, learning rate and frozen names as safetensors: to a temporary
+  /// Writes parameters, optimizer state, the graph's own states, counters, learning rate, seed and frozen names as safetensors: to a temporary
   /// file beside `path`, synced, then renamed, so `path` always holds a whole checkpoint. Tensors are called "<parameter>",
   /// "optimizer/<parameter>/<slot>" and "state/<state>". `extra` goes into the metadata. Throws `io_error`, `duplicate_name` (in `extra`).
   void save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra = {}) const;

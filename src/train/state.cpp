@@ -104,6 +104,7 @@ Specialisation& ResidentTrainer::State::add(const Graph& graph) {
   made->step = runtime::compile(train::make_step_graph(graph, names, rules), device, options, share);
   made->step->attach(std::string(train::kLearningRate), &lr_input);
   made->step->attach(std::string(train::kGates), gates.data());
+  key.attach(graph, *made->step);
   for (const train::StepScalars& scalar : scalars) {
     made->step->attach(train::scalars_input(scalar.name), scalar.values.data());
   }
@@ -176,6 +177,7 @@ void ResidentTrainer::State::write_step_scalars() {
 StepResult ResidentTrainer::State::step(const Inputs& inputs) {
   runtime::Program& program = *program_for(inputs).step;
   write_step_scalars();
+  key.set(seed, steps);
   StepResult result{program.run(inputs)};
   for (std::size_t i = 0; i < names.size(); ++i) param_steps[i] += gates[i];
   ++steps;
@@ -186,8 +188,10 @@ StepResult ResidentTrainer::State::evaluate(const Inputs& inputs) {
   Specialisation& chosen = program_for(inputs);
   if (!chosen.evaluate) {
     chosen.step->check(inputs);
-    chosen.evaluate = runtime::compile(chosen.forward, device, options, &memory());
+    chosen.evaluate = runtime::compile(train::in_mode(chosen.forward, false), device, options, &memory());
+    key.attach(chosen.forward, *chosen.evaluate);
   }
+  key.set(seed, steps);
   return {chosen.evaluate->run(inputs)};
 }
 
@@ -242,6 +246,8 @@ std::vector<float> ResidentTrainer::run(std::span<const Inputs> batches) {
 
 void ResidentTrainer::set_lr(double lr) { state_->set_lr(lr); }
 double ResidentTrainer::lr() const { return state_->lr; }
+void ResidentTrainer::set_seed(std::uint64_t seed) { state_->seed = seed; }
+std::uint64_t ResidentTrainer::seed() const { return state_->seed; }
 
 bool ResidentTrainer::set_frozen(const std::string& name, bool frozen) {
   const std::int64_t i = state_->find(name);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "train/step_inputs.h"
 #include "wholestep/trainer.h"
 
 namespace wholestep {
@@ -73,10 +74,12 @@ struct ResidentTrainer::State {
   std::int64_t steps = 0;
   std::vector<std::int64_t> param_steps;
   double lr = 0;
+  std::uint64_t seed = 0;  // of the random numbers in the graph
 
   // The step block, which the programs read at these addresses.
   float lr_input = 0;
   std::vector<std::uint8_t> gates;  // 1: moves
+  train::StepKey key;
   std::vector<train::StepScalars> scalars;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "train/step_inputs.h"
 #include "wholestep/ops.h"
 
 namespace wholestep::train {
@@ -97,7 +98,7 @@ std::string slot_state(std::string_view param, std::string_view slot) { return f
 
 Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
                       const std::vector<ParameterRule>& rules) {
-  Graph graph = forward;
+  Graph graph = in_mode(forward, true);
   std::vector<Tensor> params;
   std::vector<NodeId> updated;
   for (const Update& update : graph.updates()) updated.push_back(update.target);

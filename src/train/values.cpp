@@ -70,6 +70,7 @@ void check_tensors(const std::string& path, const std::vector<CheckpointTensor>&
 struct Progress {
   double lr = 0;
   std::int64_t steps = 0;
+  std::uint64_t seed = 0;
   std::vector<std::int64_t> param_steps;
   std::vector<std::uint8_t> gates;
   std::vector<std::pair<std::string, std::string>> extra;
@@ -80,6 +81,7 @@ class MetadataReader {
   MetadataReader(std::string path, const std::vector<std::pair<std::string, std::string>>& metadata)
       : path_(std::move(path)), items_(metadata.begin(), metadata.end()) {}
 
+  bool has(const std::string& key) const { return items_.contains(key); }
   /// Removes and returns the value of `key`, or nullopt.
   std::optional<std::string> take(const std::string& key) {
     const auto found = items_.find(key);
@@ -119,6 +121,7 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
   if (!std::isfinite(out.lr) || out.lr < 0) mismatch(fmt::format("{}: the learning rate is {}", path, out.lr));
   out.steps = reader.number<std::int64_t>("steps");
   if (out.steps < 0) mismatch(fmt::format("{}: the number of steps is {}", path, out.steps));
+  if (reader.has("seed")) out.seed = reader.number<std::uint64_t>("seed");
   for (const std::string& name : names) {
     const auto count = reader.number<std::int64_t>("steps/" + name);
     if (count < 0 || count > out.steps) {
@@ -222,7 +225,8 @@ void ResidentTrainer::save(const std::string& path,
                                                             {"version", std::string(kVersion)},
                                                             {"optimizer", state_->optimizer->name()},
                                                             {"lr", fmt::format("{}", state_->lr)},
-                                                            {"steps", fmt::format("{}", state_->steps)}};
+                                                            {"steps", fmt::format("{}", state_->steps)},
+                                                            {"seed", fmt::format("{}", state_->seed)}};
   for (std::size_t i = 0; i < state_->names.size(); ++i) {
     metadata.emplace_back("steps/" + state_->names[i], fmt::format("{}", state_->param_steps[i]));
     if (state_->gates[i] == 0) metadata.emplace_back("frozen/" + state_->names[i], "1");
@@ -260,6 +264,7 @@ std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std
   }
   state_->set_lr(progress.lr);
   state_->steps = progress.steps;
+  state_->seed = progress.seed;
   state_->param_steps = std::move(progress.param_steps);
   std::ranges::copy(progress.gates, state_->gates.begin());
   return std::move(progress.extra);

@@ -1,0 +1,30 @@
+#include "train/step_inputs.h"
+
+#include "passes/rebuild.h"
+#include "wholestep/nn.h"
+
+namespace wholestep::train {
+
+Graph in_mode(Graph graph, bool training) {
+  if (graph.find(nn::kStepSeed)) nn::step_seed(graph);
+  if (!graph.find(nn::kStepTraining)) return graph;
+  const NodeId given = nn::step_training(graph).id();
+  passes::Rebuild rebuild(graph);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    rebuild.set(id, id == given ? rebuild.to().constant(training, DType::boolean) : rebuild.copy(id));
+  }
+  return rebuild.finish();
+}
+
+void StepKey::set(std::uint64_t seed, std::int64_t step) {
+  const auto word = [](std::uint64_t value) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(value)); };
+  const auto taken = static_cast<std::uint64_t>(step);
+  words_ = {word(seed), word(seed >> 32), word(taken), word(taken >> 32)};
+}
+
+void StepKey::attach(const Graph& graph, runtime::Program& program) const {
+  if (graph.find_id(nn::kStepSeed) >= 0) program.attach(std::string(nn::kStepSeed), words_.data());
+}
+
+}  // namespace wholestep::train

@@ -1,0 +1,27 @@
+#pragma once
+// The inputs "step/seed" and "step/training" of a forward graph, as a trainer gives them.
+#include <array>
+#include <cstdint>
+
+#include "runtime/program.h"
+#include "wholestep/graph.h"
+
+namespace wholestep::train {
+
+/// `graph` with the constant `training` in place of its input "step/training"; what only the other choice needs then
+/// falls away when it is compiled. `graph` itself where it has no such input. Throws `duplicate_name` where it has one
+/// of the two names for anything but an input of its type.
+Graph in_mode(Graph graph, bool training);
+
+/// The key of the random numbers of a step, read by programs at its address.
+class StepKey {
+ public:
+  void set(std::uint64_t seed, std::int64_t step);
+  /// Where `program`, compiled from `graph`, has the input, it is read here.
+  void attach(const Graph& graph, runtime::Program& program) const;
+
+ private:
+  std::array<std::int32_t, 4> words_{};
+};
+
+}  // namespace wholestep::train
