@@ -8,11 +8,13 @@
 
 namespace wholestep::passes {
 
-/// Removes nodes that no output and no update needs. Inputs, parameters and states stay: they are the program's signature.
+/// Removes nodes that no output and no update needs. Inputs, parameters and states stay: they are the program's
+/// signature.
 Graph eliminate_dead(const Graph& graph);
 /// Gives equal nodes one id.
 Graph share_common(const Graph& graph);
-/// Algebra that changes no bits of any result, NaN, infinity and signed zero included, by the rule table in simplify.cpp.
+/// Algebra that changes no bits of any result, NaN, infinity and signed zero included, by the rule table in
+/// simplify.cpp.
 Graph simplify(const Graph& graph);
 /// Replaces composites by primitives, those for which `keep` is true excepted.
 Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {});

@@ -2,8 +2,8 @@
 //
 // The forward product of a layer reads a large weight for a small result: 784 x 128 numbers for 64 x 128. Cut along the
 // depth, each piece reads rows of the weight that nothing else reads, and the update writes the same rows. Workers that
-// take pieces in order then find them in their own cache, where a cut along the result has every worker read what another
-// has just written. The result exists once per piece, which is why it has to be small.
+// take pieces in order then find them in their own cache, where a cut along the result has every worker read what
+// another has just written. The result exists once per piece, which is why it has to be small.
 #include <algorithm>
 #include <cstdint>
 
@@ -32,7 +32,8 @@ struct Product {
     n = node.type.shape[a.size() - 1];
   }
 
-  /// A divisor of k: 1 where cutting is not worth it. The sizes alone decide, as they must for equal bits on all machines.
+  /// A divisor of k: 1 where cutting is not worth it. The sizes alone decide, as they must for equal bits on all
+  /// machines.
   std::int64_t pieces() const {
     if (batch * m * n == 0 || k < 2 * kLeastDepth) return 1;
     const double operands = static_cast<double>(k) * static_cast<double>(m + n);

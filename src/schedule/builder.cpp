@@ -113,6 +113,42 @@ ExprId NestBuilder::identity(ReduceOp op, DType dtype) {
   return loops::kNoExpr;
 }
 
+Block NestBuilder::in_blocks(std::vector<loops::Axis> axes, const std::vector<loops::Axis>& original, const Cut& cut,
+                             Substitution& with, const std::function<Block(const std::vector<loops::Axis>&)>& one) {
+  const std::int64_t extent = axes[cut.axis].extent;
+  const auto first = static_cast<std::ptrdiff_t>(cut.axis);
+  Block blocks;
+  const auto add = [&](std::int64_t count, std::int64_t start, std::int64_t steps) {
+    const Var number = new_var();
+    axes[cut.axis] = {new_var(), steps};
+    with[original[cut.axis].var] = Affine::of(number, steps) + Affine(start) + Affine::of(axes[cut.axis].var);
+    blocks.push_back(loop(number, count, LoopKind::serial, one({axes.begin() + first, axes.end()})));
+  };
+  const std::int64_t count = extent / cut.block, rest = extent % cut.block;
+  add(count, 0, cut.block);
+  if (rest != 0) add(1, count * cut.block, rest);
+  return around({axes.begin(), axes.begin() + first}, LoopKind::serial, std::move(blocks));
+}
+
+Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    Block outer;
+    outer.push_back(
+        loop(axes[i].var, axes[i].extent, i + 1 == axes.size() ? innermost : LoopKind::serial, std::move(body)));
+    body = std::move(outer);
+  }
+  return body;
+}
+
+Cut cut_of(const std::vector<loops::Axis>& axes, std::int64_t length) {
+  std::int64_t inner = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (inner * axes[i].extent >= 2 * length) return {i, std::max<std::int64_t>(1, length / inner)};
+    inner *= axes[i].extent;
+  }
+  return {};
+}
+
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body) {
   return {Loop{var, extent, kind, std::move(body)}};
 }

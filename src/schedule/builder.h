@@ -8,6 +8,15 @@
 
 namespace wholestep::schedule {
 
+/// Where a long sum over `axes` is cut, since the error of one running sum grows with its length: into sums of `block`
+/// steps of axis `axis`, each with all steps of the axes after it. Block 0: nowhere.
+struct Cut {
+  std::size_t axis = 0;
+  std::int64_t block = 0;
+};
+/// Cuts sums of at least twice `length` into pieces of about `length`.
+Cut cut_of(const std::vector<loops::Axis>& axes, std::int64_t length);
+
 /// Starts a nest with the kernel's buffers and name.
 class NestBuilder {
  public:
@@ -25,6 +34,11 @@ class NestBuilder {
   ExprId horizontal(loops::ReduceOp op, int array, Affine slot);
   ExprId identity(loops::ReduceOp op, DType dtype);
 
+  /// Loops over `axes`, which stand for the kernel's axes `original`, in the blocks of `cut`: `one` makes a block from
+  /// the axes that are left for it to walk.
+  Block in_blocks(std::vector<loops::Axis> axes, const std::vector<loops::Axis>& original, const Cut& cut,
+                  Substitution& with, const std::function<Block(const std::vector<loops::Axis>&)>& one);
+
   loops::ExprBuilder& exprs() { return exprs_; }
   const loops::Kernel& kernel() const { return kernel_; }
   Nest nest;
@@ -39,6 +53,9 @@ class NestBuilder {
 double cycles(const std::vector<loops::Expr>& exprs, const std::vector<ExprId>& ids, Var vector_var, int lanes);
 /// Nanoseconds of a cycle, for estimates.
 inline constexpr double kNanosecondsPerCycle = 0.35;
+
+/// Loops over `axes`, the last of kind `innermost` and the others serial, around `body`.
+Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body);
 
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);
 Stmt set(int array, Affine slot, ExprId value);

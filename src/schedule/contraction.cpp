@@ -73,6 +73,8 @@ Tile choose_tile(std::int64_t m, std::int64_t n, int lanes, int registers_per_ve
 
 // An epilogue of this many expressions is written out for every register; a longer one is a loop over the tile.
 constexpr int kDirectEpilogue = 8;
+// A long sum is made of sums of about so many products, since the error of one running sum grows with its length.
+constexpr std::int64_t kBlockDepth = 512;
 
 class Contraction {
  public:
@@ -146,7 +148,6 @@ class Contraction {
     const Stage& sum = kernel_.stages[0];
     const std::int64_t vectors = (columns + lanes_ - 1) / lanes_;
     const int registers = builder_.new_accumulators(sum.accumulate, rows * vectors, true);
-    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
     NestBuilder::Substitution with;
     Block block;
     // For each row and each vector of columns, unrolled. A row's factor is then needed only while its vectors are
@@ -157,7 +158,7 @@ class Contraction {
       for (std::int64_t j = 0; j < vectors; ++j) {
         const Var lane = builder_.new_var();
         with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
-        with[column_.var] = Affine::of(column_tile_, width) + Affine(j * lanes_) + Affine::of(lane);
+        with[column_.var] = Affine::of(column_tile_, width()) + Affine(j * lanes_) + Affine::of(lane);
         row.push_back(loop(lane, std::min<std::int64_t>(lanes_, columns - j * lanes_), LoopKind::vector,
                            make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
       }
@@ -166,18 +167,50 @@ class Contraction {
       return made;
     };
 
-    const Var slot = builder_.new_var();
-    Block clear;
-    clear.push_back(set(registers, Affine::of(slot), builder_.identity(loops::ReduceOp::sum, sum.accumulate)));
-    block.push_back(loop(slot, rows * vectors, LoopKind::unroll, std::move(clear)));
-
     std::vector<Axis> depth;
     for (const Axis& axis : sum.reduce_axes) {
       depth.push_back({builder_.new_var(), axis.extent});
       with[axis.var] = Affine::of(depth.back().var);
     }
+    const Cut cut = is_float(sum.accumulate) ? cut_of(depth, kBlockDepth) : Cut{};
+    if (cut.block == 0) {
+      append(block, clear(registers, rows * vectors));
+      append(block, steps(registers, sum, depth, with, each));
+      append(block, epilogue_is_short() ? direct_epilogue(registers, with, each)
+                                        : looped_epilogue(rows, columns, with, spill(registers, each)));
+      return block;
+    }
+
+    // Sums of blocks are added up in task-local memory.
+    append(block, clear_local(rows, columns));
+    append(block, builder_.in_blocks(depth, sum.reduce_axes, cut, with, [&](const std::vector<Axis>& axes) {
+      Block one = clear(registers, rows * vectors);
+      append(one, steps(registers, sum, axes, with, each));
+      append(one, add_to_local(registers, each));
+      return one;
+    }));
+    append(block, looped_epilogue(rows, columns, with, {}));
+    return block;
+  }
+
+  static void append(Block& block, Block more) { std::move(more.begin(), more.end(), std::back_inserter(block)); }
+
+  Block clear(int registers, std::int64_t count) {
+    const Var slot = builder_.new_var();
+    Block zero;
+    zero.push_back(
+        set(registers, Affine::of(slot), builder_.identity(loops::ReduceOp::sum, kernel_.stages[0].accumulate)));
+    Block block;
+    block.push_back(loop(slot, count, LoopKind::unroll, std::move(zero)));
+    return block;
+  }
+
+  // The multiply-adds, in loops over `depth`.
+  template <class Each>
+  Block steps(int registers, const Stage& sum, const std::vector<Axis>& depth, NestBuilder::Substitution& with,
+              Each& each) {
     loops::ExprBuilder& exprs = builder_.exprs();
-    Block steps = each([&](std::int64_t, Var, Var, const Affine& at) {
+    Block block = each([&](std::int64_t, Var, Var, const Affine& at) {
       const ExprId a = builder_.translate(left_, with, {}), b = builder_.translate(right_, with, {});
       const ExprId before = builder_.accumulator(registers, at);
       const ExprId after = is_float(sum.accumulate)
@@ -187,16 +220,7 @@ class Contraction {
       step.push_back(set(registers, at, after));
       return step;
     });
-    for (std::size_t i = depth.size(); i-- > 0;) {
-      Block outer;
-      outer.push_back(loop(depth[i].var, depth[i].extent, LoopKind::serial, std::move(steps)));
-      steps = std::move(outer);
-    }
-    std::move(steps.begin(), steps.end(), std::back_inserter(block));
-    Block after = epilogue_is_short() ? direct_epilogue(registers, with, each)
-                                      : looped_epilogue(registers, rows, columns, with, each);
-    std::move(after.begin(), after.end(), std::back_inserter(block));
-    return block;
+    return around(depth, LoopKind::serial, std::move(block));
   }
 
   bool epilogue_is_short() {
@@ -232,27 +256,56 @@ class Contraction {
         [&](std::int64_t, Var, Var, const Affine& at) { return stores(with, builder_.accumulator(registers, at)); });
   }
 
-  // The registers are laid out in task-local memory, so that the epilogue's code exists once.
-  template <class Each>
-  Block looped_epilogue(int registers, std::int64_t rows, std::int64_t columns, NestBuilder::Substitution& with,
-                        Each& each) {
-    const DType dtype = kernel_.stages[0].accumulate;
-    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
+  // Task-local memory of a tile, which exists once.
+  int local() {
     if (local_ < 0) {
       local_ = static_cast<int>(builder_.nest.buffers.size());
-      builder_.nest.buffers.push_back({-1, dtype, tile_.rows * width, true, true});
+      builder_.nest.buffers.push_back({-1, kernel_.stages[0].accumulate, tile_.rows * width(), true, true});
     }
-    Block block = each([&](std::int64_t j, Var lane, Var i, const Affine& at) {
-      loops::Store store{local_, Affine::of(i, width) + Affine(j * lanes_) + Affine::of(lane),
-                         builder_.accumulator(registers, at)};
+    return local_;
+  }
+  std::int64_t width() const { return static_cast<std::int64_t>(tile_.vectors) * lanes_; }
+  ExprId local_value(const Affine& at) { return builder_.exprs().load(local(), kernel_.stages[0].accumulate, at, {}); }
+
+  template <class Each>
+  Block to_local(int registers, Each& each, bool add) {
+    return each([&](std::int64_t j, Var lane, Var i, const Affine& slot) {
+      const Affine at = Affine::of(i, width()) + Affine(j * lanes_) + Affine::of(lane);
+      const ExprId value = builder_.accumulator(registers, slot);
       Block body;
-      body.push_back(schedule::store(store));
+      body.push_back(schedule::store(
+          {local(), at, add ? builder_.exprs().binary(loops::BinaryOp::add, local_value(at), value) : value}));
       return body;
     });
+  }
+  template <class Each>
+  Block spill(int registers, Each& each) {
+    return to_local(registers, each, false);
+  }
+  template <class Each>
+  Block add_to_local(int registers, Each& each) {
+    return to_local(registers, each, true);
+  }
+
+  Block clear_local(std::int64_t rows, std::int64_t columns) {
+    const Var i = builder_.new_var(), lane = builder_.new_var();
+    Block zero;
+    zero.push_back(schedule::store({local(), Affine::of(i, width()) + Affine::of(lane),
+                                    builder_.identity(loops::ReduceOp::sum, kernel_.stages[0].accumulate)}));
+    Block row;
+    row.push_back(loop(lane, columns, LoopKind::vector, std::move(zero)));
+    Block block;
+    block.push_back(loop(i, rows, LoopKind::serial, std::move(row)));
+    return block;
+  }
+
+  // The sums are laid out in task-local memory (by `before`), so that the epilogue's code exists once.
+  Block looped_epilogue(std::int64_t rows, std::int64_t columns, NestBuilder::Substitution& with, Block before) {
+    Block block = std::move(before);
     const Var i = builder_.new_var(), lane = builder_.new_var();
     with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
-    with[column_.var] = Affine::of(column_tile_, width) + Affine::of(lane);
-    const ExprId result = builder_.exprs().load(local_, dtype, Affine::of(i, width) + Affine::of(lane), {});
+    with[column_.var] = Affine::of(column_tile_, width()) + Affine::of(lane);
+    const ExprId result = local_value(Affine::of(i, width()) + Affine::of(lane));
     Block row;
     row.push_back(loop(lane, columns, LoopKind::vector, stores(with, result)));
     block.push_back(loop(i, rows, LoopKind::serial, std::move(row)));

@@ -18,6 +18,8 @@ constexpr double kTaskCycles = 6000;
 constexpr int kPartialSums = 4;
 // A long row is summed in blocks of so many steps, since the error of one running sum grows with its length.
 constexpr std::int64_t kBlockSteps = 64;
+// A sum that a lane makes by itself, in blocks of so many numbers.
+constexpr std::int64_t kLaneBlock = 512;
 
 class LoopSchedule {
  public:
@@ -126,6 +128,10 @@ class LoopSchedule {
     return exprs.binary(loops::combiner(*stage.reduce), accumulated, value);
   }
 
+  static bool sums_floats(const Stage& stage) {
+    return stage.reduce == loops::ReduceOp::sum && is_float(stage.accumulate);
+  }
+
   // A new loop variable for each axis, substituted from here on.
   std::vector<Axis> fresh(const std::vector<Axis>& axes) {
     std::vector<Axis> result;
@@ -134,16 +140,6 @@ class LoopSchedule {
       with_[axis.var] = Affine::of(result.back().var);
     }
     return result;
-  }
-
-  static Block around(const std::vector<Axis>& axes, LoopKind innermost, Block body) {
-    for (std::size_t i = axes.size(); i-- > 0;) {
-      Block outer;
-      outer.push_back(
-          loop(axes[i].var, axes[i].extent, i + 1 == axes.size() ? innermost : LoopKind::serial, std::move(body)));
-      body = std::move(outer);
-    }
-    return body;
   }
 
   // Each lane (or the only one) walks the stage's own axes by itself.
@@ -155,12 +151,32 @@ class LoopSchedule {
       const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector);
       body.push_back(set(sum, 0, builder_.identity(*stage.reduce, stage.accumulate)));
       const std::vector<Axis> reduce = fresh(stage.reduce_axes);
-      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
-      Block step;
-      step.push_back(set(sum, 0, combined(stage, builder_.accumulator(sum, 0), value)));
-      step = around(reduce, LoopKind::serial, std::move(step));
-      std::move(step.begin(), step.end(), std::back_inserter(body));
-      results_[index] = builder_.accumulator(sum, 0);
+      auto walk = [&](const std::vector<Axis>& axes) {
+        const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
+        Block step;
+        step.push_back(set(sum, 0, combined(stage, builder_.accumulator(sum, 0), value)));
+        return around(axes, LoopKind::serial, std::move(step));
+      };
+      const Cut cut = sums_floats(stage) ? cut_of(reduce, kLaneBlock) : Cut{};
+      int total = sum;
+      Block sums;
+      if (cut.block == 0) {
+        sums = walk(reduce);
+      } else {
+        total = builder_.new_accumulators(stage.accumulate, 1, in_vector);
+        const ExprId zero = builder_.identity(*stage.reduce, stage.accumulate);
+        body.push_back(set(total, 0, zero));
+        sums = builder_.in_blocks(reduce, stage.reduce_axes, cut, with_, [&](const std::vector<Axis>& axes) {
+          Block one = walk(axes);
+          const ExprId both = builder_.exprs().binary(loops::combiner(*stage.reduce), builder_.accumulator(total, 0),
+                                                      builder_.accumulator(sum, 0));
+          one.push_back(set(total, 0, both));
+          one.push_back(set(sum, 0, zero));
+          return one;
+        });
+      }
+      std::move(sums.begin(), sums.end(), std::back_inserter(body));
+      results_[index] = builder_.accumulator(total, 0);
     }
     Block stores = stores_of(stage);
     std::move(stores.begin(), stores.end(), std::back_inserter(body));
@@ -231,14 +247,19 @@ class LoopSchedule {
     };
     const std::int64_t steps = inner.extent / stride, rest = inner.extent % stride;
     const std::int64_t blocks = partial > 1 && steps >= 2 * kBlockSteps ? steps / kBlockSteps : 0;
+    const Cut cut =
+        blocks > 0 || !sums_floats(stage)
+            ? Cut{}
+            : cut_of(outer, std::max<std::int64_t>(1, kBlockSteps * stride / std::max<std::int64_t>(1, inner.extent)));
     int last = sums;
-    Block walk;
-    if (partial == 1) {
-      walk.push_back(add(0, 0, inner.extent));
-    } else {
+    if (blocks > 0 || cut.block > 0) {
+      last = builder_.new_accumulators(stage.accumulate, partial, true);
+      clear(last, block);
+    }
+    // All of the innermost axis.
+    auto row = [&] {
+      Block walk;
       if (blocks > 0) {
-        last = builder_.new_accumulators(stage.accumulate, partial, true);
-        clear(last, block);
         const Var number = builder_.new_var();
         Block body;
         clear(sums, body);
@@ -248,11 +269,29 @@ class LoopSchedule {
         clear(sums, walk);
       }
       const std::int64_t done = blocks * kBlockSteps;
-      if (steps > done) walk.push_back(steps_from(Affine(done * stride), steps - done));
-      if (rest != 0) walk.push_back(add(0, Affine(inner.extent - rest), rest));
+      if (partial == 1) {
+        walk.push_back(add(0, 0, inner.extent));
+      } else {
+        if (steps > done) walk.push_back(steps_from(Affine(done * stride), steps - done));
+        if (rest != 0) walk.push_back(add(0, Affine(inner.extent - rest), rest));
+      }
       if (blocks > 0) walk.push_back(fold(last));
+      return walk;
+    };
+    Block walk;
+    if (cut.block == 0) {
+      walk = around(outer, LoopKind::serial, row());
+    } else {
+      const std::vector<Axis> originals(stage.reduce_axes.begin(), stage.reduce_axes.end() - 1);
+      walk = builder_.in_blocks(outer, originals, cut, with_, [&](const std::vector<Axis>& axes) {
+        Block one;
+        clear(sums, one);
+        Block rows = around(axes, LoopKind::serial, row());
+        std::move(rows.begin(), rows.end(), std::back_inserter(one));
+        one.push_back(fold(last));
+        return one;
+      });
     }
-    walk = around(outer, LoopKind::serial, std::move(walk));
     std::move(walk.begin(), walk.end(), std::back_inserter(block));
     if (partial > 1) {
       loops::ExprBuilder& exprs = builder_.exprs();

@@ -85,6 +85,15 @@ TEST_P(CpuMath, StaysWithinAFewUnitsOfTheLastPlaceEverywhere) {
   }
 }
 
+TEST_P(CpuMath, RoundsSquareRootsCorrectly) {
+  std::vector<float> values;
+  for (const std::uint32_t exponent : {1u, 20u, 37u, 38u, 126u, 127u, 253u, 254u})
+    for (std::uint32_t mantissa = 0; mantissa < 1u << 23; mantissa += 41)
+      values.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+  const std::vector<float> results = apply(UnaryOp::sqrt, values, true);
+  for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(results[i], std::sqrt(values[i])) << values[i];
+}
+
 TEST_P(CpuMath, GivesTheSameBitsInAVectorAndAlone) {
   const std::vector<float> values = sample();
   for (int op = 0; op <= static_cast<int>(UnaryOp::erfc); ++op) {

@@ -11,6 +11,12 @@
 namespace wholestep::passes {
 namespace {
 
+/// Small whole numbers, whose sums are exact in any order.
+Tensor remainder_of(Tensor x) {
+  const Tensor whole = round(maximum(minimum(x, 8), -8));
+  return select(is_nan(x), 1.0, whole);
+}
+
 TEST(EliminateDead, RemovesWhatNothingNeedsButNeverTheSignature) {
   Graph graph("g");
   const Tensor x = graph.input("x", {2});
@@ -88,6 +94,35 @@ TEST(Decompose, KeepsTheOpsThatItIsToldTo) {
   EXPECT_EQ(kept.nodes_of("softmax").size(), 1u);
   EXPECT_TRUE(kept.nodes_of("cross_entropy").empty());
   EXPECT_TRUE(kept.nodes_of("reduce_mean").empty());
+}
+
+TEST(SplitDepth, SumsPiecesOfALongProductInEveryLayout) {
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      Graph graph;
+      const Tensor a = graph.input("a", transpose_a ? Shape{2, 768, 3} : Shape{2, 3, 768}, f64);
+      const Tensor b = graph.input("b", transpose_b ? Shape{2, 5, 768} : Shape{2, 768, 5}, f64);
+      graph.set_outputs({matmul(remainder_of(a), remainder_of(b), transpose_a, transpose_b)});
+      const Graph split = split_depth(graph);
+      EXPECT_TRUE(std::ranges::any_of(split.nodes(), [](const Node& node) { return node.op->name == "reduce_sum"; }));
+      expect_same(evaluate(graph, 1), evaluate(split, 1));
+    }
+  }
+}
+
+TEST(SplitDepth, LeavesProductsWhoseResultIsLargeShortOrNarrowAlone) {
+  const auto unchanged = [](const Shape& a, const Shape& b, DType dtype) {
+    Graph graph;
+    graph.set_outputs({matmul(graph.input("a", a, dtype), graph.input("b", b, dtype))});
+    return split_depth(graph) == graph;
+  };
+  EXPECT_FALSE(unchanged({64, 784}, {784, 128}, f32));
+  EXPECT_TRUE(unchanged({784, 64}, {64, 128}, f32));        // short
+  EXPECT_TRUE(unchanged({1024, 1024}, {1024, 1024}, f32));  // the result is as large as the operands
+  EXPECT_TRUE(unchanged({3, 787}, {787, 5}, f32));          // a prime depth
+  EXPECT_TRUE(unchanged({64, 784}, {784, 128}, bf16));      // pieces would be rounded to bf16
+  EXPECT_TRUE(unchanged({64, 784}, {784, 128}, i32));
+  EXPECT_TRUE(unchanged({0, 784}, {784, 128}, f32));
 }
 
 TEST(Pipeline, StopsAfterThePassAskedFor) {

@@ -85,8 +85,9 @@ Emitter::ExpReduction Emitter::reduce_exp(Value* x) {
 }
 
 // Correctly rounded, as the processor's own square root is, but by multiply-adds (Goldschmidt's iteration on a 14-bit
-// estimate, then the residual): the divider, which takes 12 cycles for a vector, is left to divisions. Zeros pass; lanes
-// whose residual could underflow, infinities, NaNs and negative numbers send the vector to the processor's instruction.
+// estimate, then the residual): the divider, which takes 12 cycles for a vector, is left to divisions. Zeros pass;
+// lanes whose residual could underflow, infinities, NaNs and negative numbers send the vector to the processor's
+// instruction.
 Value* Emitter::sqrt_f32(Value* x) {
   constexpr unsigned kLanes = 16;
   constexpr std::uint32_t kSmallestBits = 0x12800000;  // 2^-90
