@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "wholestep/array.h"
@@ -11,8 +12,22 @@
 
 namespace wholestep {
 
+/// In which float type the f32 part of a graph is computed. Inputs, parameters, states, outputs and updates keep their
+/// types: only what is between them changes. See docs/training.md.
+enum class Precision {
+  f32,         ///< as written
+  mixed_bf16,  ///< matrix products and what follows from them element by element in bf16; the rest in f32
+  mixed_f16,   ///< the same in f16, whose range needs loss scaling
+  f16,         ///< everything in f16
+};
+/// "f32", "mixed_bf16", "mixed_f16", "f16".
+std::string_view to_string(Precision precision);
+/// The inverse; "mixed" is mixed_bf16. Throws `unknown_name` listing the names.
+Precision precision_by_name(std::string_view name);
+
 /// How a graph is compiled. The same graph, device and options give the same program.
 struct CompileOptions {
+  Precision precision = Precision::f32;  ///< applied to the graph as it is given, before anything else
   bool fusion = true;      ///< share kernels between ops; off, every op is its own kernel and gives the same bits
   bool fast_math = false;  ///< let multiply and add contract and divisions become reciprocals: other bits, same on every run
   /// Let float results below the normal range be zero, as XLA and GPUs do. Optimizer state decays through that range,

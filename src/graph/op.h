@@ -25,6 +25,13 @@ enum class OpKind {
   composite,    // replaced by other ops before loops are built
 };
 
+/// In which float type a precision policy has an op computed, see passes/precision.cpp.
+enum class ComputeIn {
+  low,       // bf16 or f16: the cost is in products, which accumulate in f32
+  operands,  // that of the operands
+  full,      // f32: sums over many elements, losses, functions that leave the range or lose the digits of few bits
+};
+
 /// What a type rule sees.
 struct InferArgs {
   std::string_view op;
@@ -132,8 +139,13 @@ struct OpDef {
   DecomposeRule decompose;
   std::vector<int> whole_operands;  // operands that are indexed dynamically, so they must be buffers
   std::optional<IndexOperand> index_operand;
+  std::optional<ComputeIn> compute_in;  // where it is not what `compute_in_of` says of its kind
   std::vector<OpExample> examples;
 };
+
+/// `op.compute_in`; where that is absent, low for contractions, full for reductions, scatters and composites, and
+/// that of the operands for the rest.
+ComputeIn compute_in_of(const OpDef& op);
 
 /// All ops, by name.
 class OpTable {

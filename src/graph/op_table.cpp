@@ -15,6 +15,23 @@ void InferArgs::fail(ErrorCode code, const std::string& message) const {
   throw Error(code, fmt::format("{}: {} (operands: {})", op, message, types.empty() ? "none" : types));
 }
 
+ComputeIn compute_in_of(const OpDef& op) {
+  if (op.compute_in) return *op.compute_in;
+  switch (op.kind) {
+    case OpKind::contraction:
+      return ComputeIn::low;
+    case OpKind::reduction:
+    case OpKind::scatter:
+    case OpKind::composite:
+      return ComputeIn::full;
+    case OpKind::source:
+    case OpKind::elementwise:
+    case OpKind::view:
+      break;
+  }
+  return ComputeIn::operands;
+}
+
 void OpTable::add(OpDef def) {
   const auto at = std::lower_bound(ops_.begin(), ops_.end(), def.name,
                                    [](const auto& op, const std::string& name) { return op->name < name; });

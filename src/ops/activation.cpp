@@ -88,6 +88,7 @@ void register_activation(OpTable& table) {
             return elementwise::apply(BinaryOp::min, x, x.constant(0)) - elementwise::apply(UnaryOp::log1p, e);
           },
       .gradient = [](const UnaryCotangent& at) { return at.g * sigmoid(-at.x); },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "softplus",
@@ -99,6 +100,7 @@ void register_activation(OpTable& table) {
             return elementwise::apply(BinaryOp::max, x, x.constant(0)) + elementwise::apply(UnaryOp::log1p, e);
           },
       .gradient = [](const UnaryCotangent& at) { return at.g * sigmoid(at.x); },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "softsign",

@@ -242,6 +242,7 @@ void register_binary(OpTable& table) {
       .gradient_a = [](const BinaryCotangent& at) { return at.g * (at.b * pow(at.a, at.b - 1)); },
       .gradient_b = [](const BinaryCotangent& at) { return at.g * (log(select(equal(at.a, 0), 1, at.a)) * at.y); },
       .ranges = {{{0.4, 2}, {-2, 2}}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "atan2",

@@ -135,6 +135,7 @@ OpDef define(Unary op) {
   OpDef def;
   def.name = op.name;
   def.doc = op.doc;
+  def.compute_in = op.compute_in;
   def.infer = [set = op.takes, boolean_result = op.boolean_result](const InferArgs& args) {
     return infer_same_type(args, set, boolean_result);
   };
@@ -167,6 +168,7 @@ OpDef define(Binary op) {
   OpDef def;
   def.name = op.name;
   def.doc = op.doc;
+  def.compute_in = op.compute_in;
   def.min_operands = def.max_operands = 2;
   def.infer = [set = op.takes, boolean_result = op.boolean_result](const InferArgs& args) {
     return infer_same_type(args, set, boolean_result);

@@ -95,6 +95,7 @@ struct Unary {
   std::function<Scalar(Scalar)> lower;
   std::variant<std::monostate, std::function<Tensor(const UnaryCotangent&)>, NotDifferentiable> gradient;
   std::vector<Range> ranges;  // of float examples, in turn
+  ComputeIn compute_in = ComputeIn::operands;
 };
 OpDef define(Unary op);
 
@@ -111,6 +112,7 @@ struct Binary {
   std::function<Tensor(const BinaryCotangent&)> gradient_b;
   std::string_view flat;  // why there is no gradient, where there is none
   std::vector<std::pair<Range, Range>> ranges;
+  ComputeIn compute_in = ComputeIn::operands;
 };
 OpDef define(Binary op);
 

@@ -83,6 +83,7 @@ void register_trigonometry(OpTable& table) {
       .lower = primitive(UnaryOp::tan),
       .gradient = [](const UnaryCotangent& at) { return at.g * (square(at.y) + 1); },
       .ranges = {{-1.2, 1.2}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "asin",
@@ -91,6 +92,7 @@ void register_trigonometry(OpTable& table) {
       .lower = primitive(UnaryOp::asin),
       .gradient = [](const UnaryCotangent& at) { return at.g * rsqrt(one_minus_square(at.x)); },
       .ranges = {{-0.8, 0.8}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "acos",
@@ -99,6 +101,7 @@ void register_trigonometry(OpTable& table) {
       .lower = primitive(UnaryOp::acos),
       .gradient = [](const UnaryCotangent& at) { return -(at.g * rsqrt(one_minus_square(at.x))); },
       .ranges = {{-0.8, 0.8}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "atan",
@@ -113,6 +116,7 @@ void register_trigonometry(OpTable& table) {
       .real = [](double x) { return std::sinh(x); },
       .lower = primitive(UnaryOp::sinh),
       .gradient = [](const UnaryCotangent& at) { return at.g * cosh(at.x); },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "cosh",
@@ -120,6 +124,7 @@ void register_trigonometry(OpTable& table) {
       .real = [](double x) { return std::cosh(x); },
       .lower = primitive(UnaryOp::cosh),
       .gradient = [](const UnaryCotangent& at) { return at.g * sinh(at.x); },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "tanh",
@@ -144,6 +149,7 @@ void register_trigonometry(OpTable& table) {
       // As two factors, x * x - 1 neither cancels near 1 nor overflows.
       .gradient = [](const UnaryCotangent& at) { return at.g * rsqrt(at.x - 1) * rsqrt(at.x + 1); },
       .ranges = {{1.3, 4}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "atanh",
@@ -152,6 +158,7 @@ void register_trigonometry(OpTable& table) {
       .lower = primitive(UnaryOp::atanh),
       .gradient = [](const UnaryCotangent& at) { return at.g / one_minus_square(at.x); },
       .ranges = {{-0.8, 0.8}},
+      .compute_in = ComputeIn::full,
   }));
 }
 

@@ -156,6 +156,7 @@ void register_unary(OpTable& table) {
       .lower = [](Scalar x) { return 1.0 / elementwise::apply(UnaryOp::sqrt, x); },
       .gradient = [](const UnaryCotangent& at) { return at.g * -0.5 * (at.y / at.x); },
       .ranges = {{0.2, 4}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "square",
@@ -174,6 +175,7 @@ void register_unary(OpTable& table) {
       // In this order the square of a large 1 / x does not overflow where g makes the product small.
       .gradient = [](const UnaryCotangent& at) { return -(at.g * at.y * at.y); },
       .ranges = {{0.3, 3}, {-3, -0.3}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "exp",
@@ -181,6 +183,7 @@ void register_unary(OpTable& table) {
       .real = [](double x) { return std::exp(x); },
       .lower = primitive(UnaryOp::exp),
       .gradient = [](const UnaryCotangent& at) { return at.g * at.y; },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "expm1",
@@ -189,6 +192,7 @@ void register_unary(OpTable& table) {
       .lower = primitive(UnaryOp::expm1),
       // Not y + 1, which cancels for x far below 0.
       .gradient = [](const UnaryCotangent& at) { return at.g * exp(at.x); },
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "log",
@@ -197,6 +201,7 @@ void register_unary(OpTable& table) {
       .lower = primitive(UnaryOp::log),
       .gradient = [](const UnaryCotangent& at) { return at.g / at.x; },
       .ranges = {{0.2, 4}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "log1p",
@@ -205,6 +210,7 @@ void register_unary(OpTable& table) {
       .lower = primitive(UnaryOp::log1p),
       .gradient = [](const UnaryCotangent& at) { return at.g / (at.x + 1); },
       .ranges = {{-0.7, 3}},
+      .compute_in = ComputeIn::full,
   }));
   table.add(define({
       .name = "erf",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "wholestep/graph.h"
+#include "wholestep/session.h"
 
 namespace wholestep::passes {
 
@@ -21,6 +22,10 @@ Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& kee
 
 /// Cuts float matrix products whose depth is large beside their result into pieces along the depth, and sums these.
 Graph split_depth(const Graph& graph);
+
+/// Has f32 values computed as `precision` says, by `compute_in_of` each op; casts where types meet. The signature, outputs
+/// and updates keep their types. Not of the pipeline: what it gives is the graph that a program is compiled from.
+Graph apply_precision(const Graph& graph, Precision precision);
 
 struct Pass {
   std::string name;

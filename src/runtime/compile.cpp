@@ -139,11 +139,12 @@ std::string cache_directory(const CompileOptions& options) {
   return {};
 }
 
-std::unique_ptr<Program> compile(const Graph& graph, const Device& device, const CompileOptions& options,
+std::unique_ptr<Program> compile(const Graph& written, const Device& device, const CompileOptions& options,
                                  const Program* share) {
   const std::shared_ptr<backend::Backend> backend = backend::open(device);
   std::vector<StageTime> stages;
-  timed(stages, "verify", [&] { return verify(graph), 0; });
+  timed(stages, "verify", [&] { return verify(written), 0; });
+  const Graph graph = timed(stages, "precision", [&] { return passes::apply_precision(written, options.precision); });
 
   const std::string key = timed(stages, "fingerprint", [&] { return cache_key(graph, device, options, *backend); });
   std::shared_ptr<const Lowered> lowered = cache().find(key, graph);

@@ -20,16 +20,16 @@ struct StageTime {
 /// What compiling makes of a graph before a backend turns it into code. Never changed afterwards, so that equal
 /// compiles share one.
 struct Lowered {
-  Graph source;  // as written
+  Graph source;  // as written, with the precision asked for
   Graph graph;   // what the plan was made from
   plan::Plan plan;
   std::vector<StageTime> stages;
 };
 
-/// Compiles `graph` for `device`. With `share`, the program reads and writes the parameters and states of that one
+/// Compiles `written` for `device`. With `share`, the program reads and writes the parameters and states of that one
 /// (those of equal name and type) from the start, as `CompiledGraph::share_state_of` would make it. Throws as
 /// `verify`, `backend::open` and `CompiledGraph::share_state_of`.
-std::unique_ptr<Program> compile(const Graph& graph, const Device& device, const CompileOptions& options,
+std::unique_ptr<Program> compile(const Graph& written, const Device& device, const CompileOptions& options,
                                  const Program* share = nullptr);
 
 /// Where compiled code is kept on disk; empty where it is not (`options.disk_cache` off, or no folder known).

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "graph/op.h"
 #include "runtime/program.h"
@@ -26,21 +27,54 @@ std::string_view role_name(plan::BufferRole role) {
   return "";
 }
 
-// Ops in the order in which they first occur, with how many there are.
-std::string ops_of(const schedule::Nest& nest, const Graph& graph) {
-  std::vector<std::pair<std::string_view, int>> ops;
-  for (NodeId id : nest.nodes) {
-    const std::string& op = graph.node(id).op->name;
-    const auto known = std::ranges::find(ops, op, &std::pair<std::string_view, int>::first);
-    if (known == ops.end()) {
-      ops.emplace_back(op, 1);
+// Words in the order in which they first occur, with how many there are.
+class Tally {
+ public:
+  void add(std::string word) {
+    const auto known = std::ranges::find(counts_, word, &std::pair<std::string, int>::first);
+    if (known == counts_.end()) {
+      counts_.emplace_back(std::move(word), 1);
     } else {
       ++known->second;
     }
   }
-  std::vector<std::string> words;
-  for (const auto& [op, count] : ops) words.push_back(count == 1 ? std::string(op) : fmt::format("{} x{}", op, count));
-  return fmt::format("{}", fmt::join(words, ", "));
+  std::string text() const {
+    std::vector<std::string> words;
+    for (const auto& [word, count] : counts_) words.push_back(count == 1 ? word : fmt::format("{} x{}", word, count));
+    return fmt::format("{}", fmt::join(words, ", "));
+  }
+
+ private:
+  std::vector<std::pair<std::string, int>> counts_;
+};
+
+std::string ops_of(const schedule::Nest& nest, const Graph& graph) {
+  Tally ops;
+  for (NodeId id : nest.nodes) ops.add(graph.node(id).op->name);
+  return ops.text();
+}
+
+// Which ops are computed in which float type: that of their operands, or of the result where no operand is a float.
+void append_float_types(std::string& out, const Graph& graph) {
+  std::map<DType, Tally> ops;
+  Tally casts;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->kind == OpKind::source) continue;
+    DType dtype = node.type.dtype;
+    for (NodeId operand : node.operands) {
+      if (is_float(graph.node(operand).type.dtype)) dtype = graph.node(operand).type.dtype;
+    }
+    if (!is_float(dtype)) continue;
+    if (node.op->name == "cast") {
+      const DType from = graph.node(node.operands[0]).type.dtype;
+      casts.add(fmt::format("{} to {}", to_string(from), to_string(node.type.dtype)));
+    } else {
+      ops[dtype].add(node.op->name);
+    }
+  }
+  out += "computed in\n";
+  for (const auto& [dtype, tally] : ops) out += fmt::format("  {}: {}\n", to_string(dtype), tally.text());
+  if (const std::string text = casts.text(); !text.empty()) out += fmt::format("  casts: {}\n", text);
 }
 
 void append_kernels(std::string& out, const plan::Plan& plan) {
@@ -85,6 +119,7 @@ std::string Program::explain() const {
   } else {
     out += fmt::format("runs the graph as written, {} nodes\n", lowered_->graph.nodes().size());
   }
+  append_float_types(out, lowered_->source);
   append_buffers(out, plan);
   out += fmt::format("bytes: {} resident, {} scratch (largest live set {})\n", stats_.resident_bytes,
                      stats_.scratch_bytes, stats_.largest_live_bytes);
