@@ -54,6 +54,8 @@ class OptimizerRule {
   virtual ~OptimizerRule() = default;
   virtual std::string name() const = 0;
   virtual double lr() const = 0;
+  /// What it was made with, by name, for those who write it down in another format; empty where nobody does.
+  virtual std::vector<std::pair<std::string, double>> hyper_parameters() const;
   virtual std::vector<OptimizerSlot> slots(const TensorType& param) const = 0;
   virtual std::vector<StepScalar> scalars() const { return {}; }
   /// Appends one step of one parameter. The results have the types of `args.param` and of the slots.

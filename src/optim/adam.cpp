@@ -25,6 +25,13 @@ class AdamRule : public OptimizerRule {
 
   std::string name() const override { return name_; }
   double lr() const override { return options_.lr; }
+  std::vector<std::pair<std::string, double>> hyper_parameters() const override {
+    return {{"lr", options_.lr},
+            {"beta1", options_.beta1},
+            {"beta2", options_.beta2},
+            {"eps", options_.eps},
+            {"weight_decay", options_.weight_decay}};
+  }
 
   std::vector<OptimizerSlot> slots(const TensorType& param) const override {
     return {slot_like("m", param), slot_like("v", param)};

@@ -10,6 +10,8 @@ namespace wholestep {
 
 Tensor OptimizerRule::evaluation_value(Graph&, Tensor param, const std::vector<Tensor>&) const { return param; }
 
+std::vector<std::pair<std::string, double>> OptimizerRule::hyper_parameters() const { return {}; }
+
 ParameterRule OptimizerRule::rule_for(std::string_view, const TensorType&) const { return {this}; }
 
 void OptimizerRule::check_parameters(const std::vector<std::pair<std::string, TensorType>>&) const {}

@@ -21,6 +21,13 @@ class SgdRule : public OptimizerRule {
 
   std::string name() const override { return "sgd"; }
   double lr() const override { return options_.lr; }
+  std::vector<std::pair<std::string, double>> hyper_parameters() const override {
+    return {{"lr", options_.lr},
+            {"momentum", options_.momentum},
+            {"dampening", options_.dampening},
+            {"weight_decay", options_.weight_decay},
+            {"nesterov", options_.nesterov ? 1 : 0}};
+  }
 
   std::vector<OptimizerSlot> slots(const TensorType& param) const override {
     if (options_.momentum == 0) return {};
