@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "graph/op.h"
+#include "passes/passes.h"
 #include "runtime/check.h"
 #include "runtime/compile.h"
 #include "train/step_graph.h"
@@ -101,7 +102,11 @@ std::vector<OptimizerSlot> ResidentTrainer::State::slots_of(std::size_t i) const
 Specialisation& ResidentTrainer::State::add(const Graph& graph) {
   auto made = std::make_unique<Specialisation>(graph);
   const runtime::Program* share = programs.empty() ? nullptr : &memory();
-  made->step = runtime::compile(train::make_step_graph(graph, names, rules), device, options, share);
+  // Gradients follow the casts of the policy; the update is none of its business.
+  CompileOptions as_written = options;
+  as_written.precision = Precision::f32;
+  const Graph step = train::make_step_graph(passes::apply_precision(graph, options.precision), names, rules);
+  made->step = runtime::compile(step, device, as_written, share);
   made->step->attach(std::string(train::kLearningRate), &lr_input);
   made->step->attach(std::string(train::kGates), gates.data());
   key.attach(graph, *made->step);
