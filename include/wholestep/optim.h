@@ -111,8 +111,159 @@ struct AdamW {
   operator Optimizer() const;
 };
 
-/// An optimizer by name ("sgd", "adam", "adamw") with its defaults; its learning rate `lr` unless that is negative.
-/// Throws `unknown_name` listing the names; `invalid_argument`.
+/// NAdam (Dozat, 2016) with AdamW's decay, as PyTorch's NAdam with decoupled_weight_decay:
+/// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), p -= lr * weight_decay * p,
+/// p -= lr * ((1 - mu_t) / (1 - mu_1 ... mu_t) g + mu_{t+1} / (1 - mu_1 ... mu_{t+1}) m) / (sqrt(v / (1 - beta2^t)) +
+/// eps). lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0, momentum_decay >= 0.
+struct NAdamW {
+  double lr = 2e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double momentum_decay = 4e-3;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// RAdam (Liu et al., 2020, algorithm 2), as PyTorch's: rho_inf = 2 / (1 - beta2) - 1,
+/// rho_t = rho_inf - 2 t beta2^t / (1 - beta2^t), m^ = m / (1 - beta1^t); where rho_t > 5,
+/// r_t = sqrt((rho_t - 4)(rho_t - 2) rho_inf / ((rho_inf - 4)(rho_inf - 2) rho_t)) and
+/// p -= lr * r_t * m^ * sqrt(1 - beta2^t) / (sqrt(v) + eps), else p -= lr * m^. The decay is added to the gradient, or
+/// taken from the parameter where it is decoupled. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
+struct RAdam {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled_weight_decay = false;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// QHAdam (Ma and Yarats, 2019, section 4) with AdamW's decay: m^, v^ bias-corrected as in Adam, p -= lr * weight_decay
+/// * p, p -= lr * ((1 - nu1) g + nu1 m^) / (sqrt((1 - nu2) g^2 + nu2 v^) + eps). nu1 = nu2 = 1 is AdamW. lr >= 0, 0 <=
+/// beta < 1, 0 <= nu <= 1, eps > 0, weight_decay >= 0.
+struct QHAdamW {
+  double lr = 1e-3;
+  double beta1 = 0.995;
+  double beta2 = 0.999;
+  double nu1 = 0.7;
+  double nu2 = 1.0;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// LAMB (You et al., 2020, algorithm 2): r = m^ / (sqrt(v^) + eps), u = r + weight_decay * p,
+/// p -= lr * (|p| / |u|) * u with the norms of the whole parameter; the ratio is 1 where either is zero.
+/// lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
+struct LAMB {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0.01;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// Adafactor (Shazeer and Stern, 2018, algorithms 4 and 5 without momentum), as PyTorch's: b_t = 1 - t^beta2_decay; for
+/// rank 2 and more R = b_t R + (1 - b_t) mean of g^2 over the last axis, C over the one before it, v = R C / mean(R),
+/// one for each index of the axes before those two; below rank 2, v is the moving average itself. u = g / sqrt(max(v,
+/// eps1^2)), p -= lr * weight_decay * p, p -= min(lr, 1 / sqrt(t)) * max(eps2, RMS(p)) * u / max(1, RMS(u) / d). lr >=
+/// 0, beta2_decay <= 0, eps > 0, d >= 1, weight_decay >= 0.
+struct Adafactor {
+  double lr = 1e-2;
+  double beta2_decay = -0.8;
+  double eps1 = 0x1p-23;
+  double eps2 = 1e-3;
+  double d = 1.0;
+  double weight_decay = 0;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// Lion (Chen et al., 2023, algorithm 2): p -= lr * (sign(beta1 m + (1 - beta1) g) + weight_decay * p), then
+/// m = beta2 m + (1 - beta2) g. lr >= 0, 0 <= beta < 1, weight_decay >= 0.
+struct Lion {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0.01;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// Muon (Jordan et al., 2024) for matrices and, as [outputs, inputs], for convolution kernels (rank 4); `rest` for
+/// parameters of any other rank. m = momentum * m + (1 - momentum) g, with Nesterov b = momentum * m + (1 - momentum)
+/// g, else b = m; X = b / (|b| + 1e-7), `iterations` times X = 3.4445 X + (-4.775 A + 2.0315 A A) X with A = X X^T on
+/// the side of fewer rows; p -= lr * weight_decay * p, p -= lr * sqrt(max(1, outputs / inputs)) * X. A matrix is
+/// [inputs, outputs], as `nn::linear` has it. Computed in f32 where the authors use bf16. lr > 0, 0 <= momentum < 1,
+/// iterations >= 1, weight_decay >= 0. The learning rate of `rest` keeps its ratio to `lr`.
+struct Muon {
+  double lr = 0.02;
+  double momentum = 0.95;
+  bool nesterov = true;
+  int iterations = 5;
+  double weight_decay = 0;
+  AdamW rest{.lr = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-10, .weight_decay = 0};
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// MARS-AdamW (Yuan et al., 2024, algorithm 2 with the gradient of the last step in place of one of the last parameters
+/// on this batch): c = g + gamma * beta1 / (1 - beta1) * (g - g_last), divided by its norm where that is above 1; then
+/// AdamW with c as gradient. g_last starts as zeros. The authors give vectors plain AdamW: `groups` does. lr >= 0, 0 <=
+/// beta < 1, gamma >= 0, eps > 0, weight_decay >= 0.
+struct MARS {
+  double lr = 3e-3;
+  double beta1 = 0.95;
+  double beta2 = 0.99;
+  double gamma = 0.025;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// Schedule-free AdamW (Defazio et al., 2024, algorithm 1), as the authors' package: the parameter holds y, at which
+/// gradients are taken; evaluation uses x. v = beta2 v + (1 - beta2) g^2, u = g / (sqrt(v / (1 - beta2^t)) + eps) +
+/// weight_decay * y, w = t^r * (largest lr so far)^weight_lr_power, c = w / (sum of all w), z -= lr * u, x = (1 - c) x
+/// + c z, y = (1 - beta1) z + beta1 x. lr >= 0, 0 < beta1 < 1, 0 <= beta2 < 1, eps > 0, weight_decay >= 0, r >= 0,
+/// weight_lr_power >= 0.
+struct ScheduleFree {
+  double lr = 2.5e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double r = 0;
+  double weight_lr_power = 2;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// The optimizer of the parameters whose names fit `pattern` (* stands for any characters, ? for one), with its own
+/// learning rate times `lr_scale`.
+struct ParameterGroup {
+  std::string pattern;
+  Optimizer optimizer;
+  double lr_scale = 1;
+};
+
+/// The first group whose pattern fits has the parameter, `rest` those that no pattern fits. The learning rate is that
+/// of `rest`; what the trainer makes of it changes those of all groups by the same factor. Throws `invalid_argument`:
+/// no optimizer, lr_scale not finite or negative, a learning rate of `rest` that is not above zero. A pattern that no
+/// parameter takes is `invalid_argument` when a trainer is made.
+Optimizer groups(std::vector<ParameterGroup> groups, Optimizer rest);
+
+/// What `optimizer_by_name` knows: "sgd", "adam", ...
+std::vector<std::string> optimizer_names();
+/// An optimizer by name with its defaults; its learning rate `lr` unless that is negative. Throws `unknown_name`
+/// listing the names; `invalid_argument`.
 Optimizer optimizer_by_name(const std::string& name, double lr = -1);
 
 }  // namespace wholestep

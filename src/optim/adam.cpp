@@ -1,6 +1,4 @@
 // Adam and AdamW: one formula, which differs in where the weight decay goes.
-#include <cmath>
-
 #include "optim/rule.h"
 #include "wholestep/ops.h"
 
@@ -37,16 +35,9 @@ class AdamRule : public OptimizerRule {
     return {slot_like("m", param), slot_like("v", param)};
   }
 
-  // 1 - beta^t cancels for beta near 1 and small t, so it is computed as -expm1(t log beta).
   std::vector<StepScalar> scalars() const override {
-    const auto correction = [](double beta, std::int64_t t) {
-      return beta == 0 ? 1.0 : -std::expm1(static_cast<double>(t) * std::log(beta));
-    };
-    return {
-        {"inverse_bias_correction1", [=, beta = options_.beta1](std::int64_t t) { return 1 / correction(beta, t); }},
-        {"inverse_sqrt_bias_correction2",
-         [=, beta = options_.beta2](std::int64_t t) { return 1 / std::sqrt(correction(beta, t)); }},
-    };
+    return {inverse_bias_correction("inverse_bias_correction1", options_.beta1),
+            inverse_sqrt_bias_correction("inverse_sqrt_bias_correction2", options_.beta2)};
   }
 
   // The paper's lr * (m / bc1) / (sqrt(v / bc2) + eps), with all that is the same for every element taken out of the
@@ -55,12 +46,10 @@ class AdamRule : public OptimizerRule {
     const OptimizerArgs a = in_update_dtype(args);
     Tensor g = a.grad;
     Tensor p = a.param;
-    if (options_.weight_decay > 0) {
-      if (decay_ == Decay::into_gradient) {
-        g = multiply_add(p, options_.weight_decay, g);
-      } else {
-        p = p * (1.0 - a.lr * options_.weight_decay);
-      }
+    if (decay_ == Decay::decoupled) {
+      p = decayed(p, a.lr, options_.weight_decay);
+    } else if (options_.weight_decay > 0) {
+      g = multiply_add(p, options_.weight_decay, g);
     }
     const Tensor m = moving_average(a.slots[0], g, options_.beta1);
     const Tensor v = moving_average(a.slots[1], square(g), options_.beta2);

@@ -13,23 +13,42 @@ Optimizer make(double lr) {
   return options;
 }
 
+// The rest's learning rate keeps its ratio to that of the matrices.
+template <>
+Optimizer make<Muon>(double lr) {
+  Muon options;
+  if (!(lr < 0)) {
+    options.rest.lr *= lr / options.lr;
+    options.lr = lr;
+  }
+  return options;
+}
+
 struct Entry {
   const char* name;
   Optimizer (*make)(double lr);
 };
 
-constexpr Entry kOptimizers[] = {{"sgd", make<SGD>}, {"adam", make<Adam>}, {"adamw", make<AdamW>}};
+constexpr Entry kOptimizers[] = {
+    {"sgd", make<SGD>},     {"adam", make<Adam>},       {"adamw", make<AdamW>}, {"nadamw", make<NAdamW>},
+    {"radam", make<RAdam>}, {"qhadamw", make<QHAdamW>}, {"lamb", make<LAMB>},   {"adafactor", make<Adafactor>},
+    {"lion", make<Lion>},   {"muon", make<Muon>},       {"mars", make<MARS>},   {"schedule_free", make<ScheduleFree>},
+};
 
 }  // namespace
 
-Optimizer optimizer_by_name(const std::string& name, double lr) {
+std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
+  for (const Entry& entry : kOptimizers) names.emplace_back(entry.name);
+  return names;
+}
+
+Optimizer optimizer_by_name(const std::string& name, double lr) {
   for (const Entry& entry : kOptimizers) {
     if (name == entry.name) return entry.make(lr);
-    names.push_back(entry.name);
   }
   throw Error(ErrorCode::unknown_name,
-              fmt::format("no optimizer is called \"{}\"; known: {}", name, fmt::join(names, ", ")));
+              fmt::format("no optimizer is called \"{}\"; known: {}", name, fmt::join(optimizer_names(), ", ")));
 }
 
 }  // namespace wholestep

@@ -33,6 +33,10 @@ void require_decay_rate(std::string_view optimizer, std::string_view hyper_param
   require(value >= 0 && value < 1, optimizer, hyper_parameter, "in [0, 1)", value);
 }
 
+void require_share(std::string_view optimizer, std::string_view hyper_parameter, double value) {
+  require(value >= 0 && value <= 1, optimizer, hyper_parameter, "in [0, 1]", value);
+}
+
 void require_positive(std::string_view optimizer, std::string_view hyper_parameter, double value) {
   require(std::isfinite(value) && value > 0, optimizer, hyper_parameter, "finite and above 0", value);
 }
@@ -43,11 +47,29 @@ OptimizerSlot slot_like(std::string name, const TensorType& param) {
   return {std::move(name), {update_dtype(param.dtype), param.shape}};
 }
 
+double bias_correction(double beta, std::int64_t t) {
+  return beta == 0 ? 1.0 : -std::expm1(static_cast<double>(t) * std::log(beta));
+}
+
+StepScalar inverse_bias_correction(std::string name, double beta) {
+  return {std::move(name), [beta](std::int64_t t) { return 1 / bias_correction(beta, t); }};
+}
+
+StepScalar inverse_sqrt_bias_correction(std::string name, double beta) {
+  return {std::move(name), [beta](std::int64_t t) { return 1 / std::sqrt(bias_correction(beta, t)); }};
+}
+
 Tensor as(Tensor x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
 Tensor moving_average(Tensor average, Tensor value, double rate) {
   return multiply_add(average, rate, value * (1 - rate));
 }
+
+Tensor decayed(Tensor p, Tensor lr, double weight_decay) {
+  return weight_decay == 0 ? p : p * (1.0 - lr * weight_decay);
+}
+
+Tensor l2_norm(Tensor x) { return sqrt(reduce_sum(square(x))); }
 
 OptimizerArgs in_update_dtype(const OptimizerArgs& args) {
   const DType dtype = update_dtype(args.param.dtype());
@@ -57,6 +79,14 @@ OptimizerArgs in_update_dtype(const OptimizerArgs& args) {
   out.lr = as(args.lr, dtype);
   for (Tensor& scalar : out.scalars) scalar = as(scalar, dtype);
   return out;
+}
+
+std::vector<OptimizerSlot> CompositeRule::slots(const TensorType&) const {
+  throw Error(ErrorCode::invalid_argument, name() + " is made of other rules: the slots are those of rule_for");
+}
+
+OptimizerResult CompositeRule::append(const OptimizerArgs&) const {
+  throw Error(ErrorCode::invalid_argument, name() + " is made of other rules: the update is that of rule_for");
 }
 
 }  // namespace optim

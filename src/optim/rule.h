@@ -13,6 +13,8 @@ void require(bool ok, std::string_view optimizer, std::string_view hyper_paramet
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires 0 <= value < 1.
 void require_decay_rate(std::string_view optimizer, std::string_view hyper_parameter, double value);
+/// Requires 0 <= value <= 1.
+void require_share(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires a finite value above zero.
 void require_positive(std::string_view optimizer, std::string_view hyper_parameter, double value);
 
@@ -22,11 +24,29 @@ DType update_dtype(DType param);
 /// A slot of the parameter's shape, in the dtype of the update.
 OptimizerSlot slot_like(std::string name, const TensorType& param);
 
+/// 1 / (1 - beta^t) and 1 / sqrt(1 - beta^t), which correct a moving average that starts as zeros.
+StepScalar inverse_bias_correction(std::string name, double beta);
+StepScalar inverse_sqrt_bias_correction(std::string name, double beta);
+/// 1 - beta^t, without the cancellation for beta near 1 and small t.
+double bias_correction(double beta, std::int64_t t);
+
 /// `x` as `dtype`; no op where it is that already.
 Tensor as(Tensor x, DType dtype);
 /// Exponential moving average: rate * average + (1 - rate) * value.
 Tensor moving_average(Tensor average, Tensor value, double rate);
+/// p * (1 - lr * weight_decay); `p` itself where there is no decay.
+Tensor decayed(Tensor p, Tensor lr, double weight_decay);
+/// The Euclidean norm of all elements, a scalar.
+Tensor l2_norm(Tensor x);
 /// `args` with parameter, gradient and scalars in the dtype of the update, in which the slots are.
 OptimizerArgs in_update_dtype(const OptimizerArgs& args);
+
+/// A rule made of others: it answers `rule_for`, and has no slots or update of its own.
+class CompositeRule : public OptimizerRule {
+ public:
+  std::vector<OptimizerSlot> slots(const TensorType& param) const override;
+  OptimizerResult append(const OptimizerArgs& args) const override;
+  ParameterRule rule_for(std::string_view param, const TensorType& type) const override = 0;
+};
 
 }  // namespace wholestep::optim

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,38 +16,92 @@ using testing::expect_error;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void expect_refused(const std::string& optimizer, const std::string& hyper_parameter, const std::string& value,
-                    const std::function<Optimizer()>& make) {
-  expect_error(ErrorCode::invalid_argument, {optimizer, hyper_parameter, value}, make);
+/// The optimizer made from a double, which is the value of one hyper-parameter.
+using Make = std::function<Optimizer(double)>;
+
+template <class Options>
+Make with(double Options::* field) {
+  return [field](double value) {
+    Options options;
+    options.*field = value;
+    return Optimizer(options);
+  };
 }
 
-TEST(HyperParameters, OfSgdOutOfRangeAreRefusedByNameAndValue) {
-  expect_refused("SGD", "lr", "-0.5", [] { return Optimizer(SGD{.lr = -0.5}); });
-  expect_refused("SGD", "lr", "nan", [] { return Optimizer(SGD{.lr = kNan}); });
-  expect_refused("SGD", "lr", "inf", [] { return Optimizer(SGD{.lr = kInfinity}); });
-  expect_refused("SGD", "momentum", "-1", [] { return Optimizer(SGD{.momentum = -1}); });
-  expect_refused("SGD", "dampening", "-0.25", [] { return Optimizer(SGD{.dampening = -0.25}); });
-  expect_refused("SGD", "weight_decay", "-2", [] { return Optimizer(SGD{.weight_decay = -2}); });
-  expect_refused("SGD", "momentum", "0", [] { return Optimizer(SGD{.nesterov = true}); });
-  expect_refused("SGD", "dampening", "0.5",
-                 [] { return Optimizer(SGD{.momentum = 0.9, .dampening = 0.5, .nesterov = true}); });
+struct HyperParameter {
+  std::string optimizer;  // as messages call it
+  std::string name;
+  Make make;
+  std::vector<double> refused;
+};
+
+const std::vector<double> kNegative{-0.5, kNan, kInfinity}, kNotPositive{0, -1e-8, kNan, kInfinity},
+    kNoRate{1, 1.5, -0.1, kNan}, kNoShare{-0.1, 1.5, kNan};
+
+template <class Options>
+void add_adam_like(std::vector<HyperParameter>& all, const std::string& optimizer) {
+  all.push_back({optimizer, "lr", with(&Options::lr), kNegative});
+  all.push_back({optimizer, "beta1", with(&Options::beta1), kNoRate});
+  all.push_back({optimizer, "beta2", with(&Options::beta2), kNoRate});
+  all.push_back({optimizer, "eps", with(&Options::eps), kNotPositive});
+  all.push_back({optimizer, "weight_decay", with(&Options::weight_decay), kNegative});
 }
 
-template <class Kind>
-void expect_adam_refusals(const std::string& title) {
-  expect_refused(title, "lr", "-1", [] { return Optimizer(Kind{.lr = -1}); });
-  expect_refused(title, "lr", "inf", [] { return Optimizer(Kind{.lr = kInfinity}); });
-  expect_refused(title, "beta1", "1", [] { return Optimizer(Kind{.beta1 = 1}); });
-  expect_refused(title, "beta1", "-0.1", [] { return Optimizer(Kind{.beta1 = -0.1}); });
-  expect_refused(title, "beta2", "1.5", [] { return Optimizer(Kind{.beta2 = 1.5}); });
-  expect_refused(title, "beta2", "nan", [] { return Optimizer(Kind{.beta2 = kNan}); });
-  expect_refused(title, "eps", "0", [] { return Optimizer(Kind{.eps = 0}); });
-  expect_refused(title, "eps", "-1e-08", [] { return Optimizer(Kind{.eps = -1e-8}); });
-  expect_refused(title, "weight_decay", "-0.1", [] { return Optimizer(Kind{.weight_decay = -0.1}); });
+std::vector<HyperParameter> hyper_parameters() {
+  std::vector<HyperParameter> all{
+      {"SGD", "lr", with(&SGD::lr), kNegative},
+      {"SGD", "momentum", with(&SGD::momentum), kNegative},
+      {"SGD", "dampening", with(&SGD::dampening), kNegative},
+      {"SGD", "weight_decay", with(&SGD::weight_decay), kNegative},
+      {"SGD", "momentum", [](double x) { return Optimizer(SGD{.momentum = x, .nesterov = true}); }, {0}},
+      {"SGD",
+       "dampening",
+       [](double x) { return Optimizer(SGD{.momentum = 0.9, .dampening = x, .nesterov = true}); },
+       {0.5}},
+      {"NAdamW", "momentum_decay", with(&NAdamW::momentum_decay), kNegative},
+      {"QHAdamW", "nu1", with(&QHAdamW::nu1), kNoShare},
+      {"QHAdamW", "nu2", with(&QHAdamW::nu2), kNoShare},
+      {"Adafactor", "lr", with(&Adafactor::lr), kNegative},
+      {"Adafactor", "beta2_decay", with(&Adafactor::beta2_decay), {0.1, kNan, -kInfinity}},
+      {"Adafactor", "eps1", with(&Adafactor::eps1), kNotPositive},
+      {"Adafactor", "eps2", with(&Adafactor::eps2), kNotPositive},
+      {"Adafactor", "d", with(&Adafactor::d), {0.5, kNan, kInfinity}},
+      {"Adafactor", "weight_decay", with(&Adafactor::weight_decay), kNegative},
+      {"Lion", "lr", with(&Lion::lr), kNegative},
+      {"Lion", "beta1", with(&Lion::beta1), kNoRate},
+      {"Lion", "beta2", with(&Lion::beta2), kNoRate},
+      {"Lion", "weight_decay", with(&Lion::weight_decay), kNegative},
+      {"Muon", "lr", with(&Muon::lr), kNotPositive},
+      {"Muon", "momentum", with(&Muon::momentum), kNoRate},
+      {"Muon", "weight_decay", with(&Muon::weight_decay), kNegative},
+      {"Muon", "iterations", [](double x) { return Optimizer(Muon{.iterations = static_cast<int>(x)}); }, {0, -3}},
+      {"AdamW", "beta1", [](double x) { return Optimizer(Muon{.rest = {.beta1 = x}}); }, kNoRate},
+      {"MARS", "gamma", with(&MARS::gamma), kNegative},
+      {"ScheduleFree", "beta1", with(&ScheduleFree::beta1), {0}},
+      {"ScheduleFree", "r", with(&ScheduleFree::r), kNegative},
+      {"ScheduleFree", "weight_lr_power", with(&ScheduleFree::weight_lr_power), kNegative},
+  };
+  add_adam_like<Adam>(all, "Adam");
+  add_adam_like<AdamW>(all, "AdamW");
+  add_adam_like<NAdamW>(all, "NAdamW");
+  add_adam_like<RAdam>(all, "RAdam");
+  add_adam_like<QHAdamW>(all, "QHAdamW");
+  add_adam_like<LAMB>(all, "LAMB");
+  add_adam_like<MARS>(all, "MARS");
+  add_adam_like<ScheduleFree>(all, "ScheduleFree");
+  return all;
 }
 
-TEST(HyperParameters, OfAdamOutOfRangeAreRefusedByNameAndValue) { expect_adam_refusals<Adam>("Adam:"); }
-TEST(HyperParameters, OfAdamWOutOfRangeAreRefusedByNameAndValue) { expect_adam_refusals<AdamW>("AdamW:"); }
+TEST(HyperParameters, OutOfRangeAreRefusedByNameAndValue) {
+  for (const HyperParameter& each : hyper_parameters()) {
+    for (const double value : each.refused) {
+      SCOPED_TRACE(fmt::format("{} {} = {}", each.optimizer, each.name, value));
+      expect_error(ErrorCode::invalid_argument,
+                   {each.optimizer + ": " + each.name + " must be ", fmt::format(", got {}", value)},
+                   [&] { each.make(value); });
+    }
+  }
+}
 
 TEST(HyperParameters, AtTheEdgesOfTheirRangesAreAccepted) {
   EXPECT_NO_THROW(Optimizer(SGD{.lr = 0, .momentum = 2, .dampening = 1}));
@@ -57,12 +112,14 @@ TEST(OptimizerByName, MakesEachWithItsDefaults) {
   EXPECT_EQ(optimizer_by_name("sgd")->lr(), 1e-2);
   EXPECT_EQ(optimizer_by_name("adam")->lr(), 1e-3);
   EXPECT_EQ(optimizer_by_name("adamw")->lr(), 1e-3);
-  for (const char* name : {"sgd", "adam", "adamw"}) EXPECT_EQ(optimizer_by_name(name)->name(), name);
+  for (const std::string& name : optimizer_names()) EXPECT_EQ(optimizer_by_name(name)->name(), name);
 }
 
 TEST(OptimizerByName, TakesALearningRate) {
   EXPECT_EQ(optimizer_by_name("adamw", 0.25)->lr(), 0.25);
   EXPECT_EQ(optimizer_by_name("sgd", 0)->lr(), 0);
+  const ParameterRule of_bias = optimizer_by_name("muon", 0.04)->rule_for("bias", {DType::f32, {3}});
+  EXPECT_NEAR(of_bias.lr_scale, 3e-4 / 0.02, 1e-12);
   expect_error(ErrorCode::invalid_argument, {"lr", "nan"}, [] { optimizer_by_name("adam", kNan); });
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -170,7 +171,8 @@ void add_bench(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("bench", "time training steps of a workload");
   command->add_option("WORKLOAD", options->workload, "mlp: 784-128-10, batch 64")->required();
   options->device.add_to(*command);
-  command->add_option("--optimizer", options->optimizer, "sgd, adam or adamw")->capture_default_str();
+  command->add_option("--optimizer", options->optimizer, fmt::format("{}", fmt::join(optimizer_names(), ", ")))
+      ->capture_default_str();
   add_precision(*command, options->precision);
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->check(CLI::Range(0.0, 3600.0))

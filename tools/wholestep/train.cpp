@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "schedule.h"
 #include "training.h"
 #include "wholestep/nn.h"
+#include "wholestep/optim.h"
 
 namespace wholestep::cli {
 namespace {
@@ -227,7 +229,8 @@ void add_train(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand("train", "train a model");
   command->add_option("MODEL", options->model, "built-in model (default: mlp)");
   command->add_option("--data", options->data, "folder with the four IDX files, plain or .gz")->required();
-  command->add_option("--optimizer", options->optimizer, "sgd, adam or adamw (default: adamw)");
+  command->add_option("--optimizer", options->optimizer,
+                      fmt::format("{} (default: adamw)", fmt::join(optimizer_names(), ", ")));
   command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")->check(CLI::NonNegativeNumber);
   command
       ->add_option("--schedule", options->schedule,
