@@ -29,7 +29,7 @@ struct StepScalar {
 struct OptimizerArgs {
   Graph& graph;
   Tensor param;
-  Tensor grad;                // same type as param
+  Tensor grad;                // same shape as param, in the dtype of the update (f32 for bf16 and f16)
   std::vector<Tensor> slots;  // in the order of slots()
   Tensor lr;
   std::vector<Tensor> scalars;  // in the order of scalars()

@@ -3,6 +3,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +16,43 @@
 
 namespace wholestep {
 
+/// Dynamic loss scaling, for gradients that f16 would round to zero: the loss is scaled up before the backward pass and
+/// gradients down after it. The scale is multiplied with `factor` after `interval` steps in a row whose gradients are
+/// finite; a step whose gradients are not is skipped, and the scale divided by it. Micikevicius et al., 2018.
+struct LossScaling {
+  double initial = 65536;        ///< finite, above 0; powers of two cost no digits
+  double factor = 2;             ///< finite, above 1
+  std::int64_t interval = 2000;  ///< at least 1, below 2^31
+};
+
+/// What happens around the optimizer, inside the step program, in the order of these lines. Parameters that are frozen
+/// count for nothing here.
+struct UpdateOptions {
+  /// On without being asked for where CompileOptions::precision computes in f16.
+  std::optional<LossScaling> loss_scaling;
+  /// A step with a NaN or infinity in a gradient changes nothing but the loss scale. Implied by loss scaling.
+  bool skip_non_finite = false;
+  /// So many skipped steps in a row are an error (`non_finite`). At least 1.
+  std::int64_t most_skips = 1000;
+  /// Each element of a gradient is limited to this magnitude. Finite, above 0.
+  std::optional<double> clip_value;
+  /// Gradients are scaled down together to this Euclidean norm where theirs is larger. Finite, above 0.
+  std::optional<double> clip_norm;
+  /// After an update, each parameter's average takes decay * average + (1 - decay) * parameter. It starts as the
+  /// parameter. In (0, 1).
+  std::optional<double> ema_decay;
+};
+
+/// Which values an evaluation uses.
+enum class Weights {
+  trained,  ///< the parameters, or what the optimizer says to use for them (schedule-free ones do)
+  average,  ///< their moving averages, see UpdateOptions::ema_decay
+};
+
 /// `[loss, aux...]` of one step or evaluation, computed before the update.
 struct StepResult {
   std::vector<Array> values;
+  bool skipped = false;  ///< the step changed nothing since a gradient was not finite
   /// The first value as float.
   float loss() const { return static_cast<float>(values.at(0).item()); }
 };
@@ -44,10 +79,10 @@ class ResidentTrainer {
   /// these names are reserved.
   /// Throws `no_outputs`, `loss_not_scalar`, `nothing_to_train`, `not_a_parameter`, `duplicate_name` (in `train` or `initial`, or a
   /// reserved name), `missing_initial_value`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`, `unknown_name` (an initial value for
-  /// no parameter), `invalid_argument` (no optimizer; a trainable parameter that the graph itself updates), `not_differentiable`,
-  /// `device_unavailable`.
+  /// no parameter), `invalid_argument` (no optimizer; a trainable parameter that the graph itself updates; an option of `update`
+  /// outside its range), `not_differentiable`, `device_unavailable`.
   ResidentTrainer(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial, Optimizer optimizer,
-                  Device device = Device::cpu(), CompileOptions options = {});
+                  Device device = Device::cpu(), CompileOptions options = {}, UpdateOptions update = {});
   ResidentTrainer(ResidentTrainer&&) noexcept;
   ResidentTrainer& operator=(ResidentTrainer&&) noexcept;
   ~ResidentTrainer();
@@ -60,14 +95,32 @@ class ResidentTrainer {
   /// once per extent.
   void set_graph_builder(std::function<Graph(std::int64_t batch)> builder);
 
-  /// One step. Throws as `CompiledGraph::run`, before anything has changed. A loss that is not finite is returned as it is, after the
-  /// update that it led to: whoever wants the state from before keeps a checkpoint.
+  /// One step. Throws as `CompiledGraph::run` and `invalid_argument` (micro-batches are pending), before anything has changed;
+  /// `non_finite` after UpdateOptions::most_skips skipped steps in a row, with all weights as before these. A loss that is not finite
+  /// is returned as it is, after the update that it led to, unless such steps are skipped.
   StepResult step(const Inputs& inputs);
   /// One step per batch; their losses. All batches are checked before the first step.
   std::vector<float> run(std::span<const Inputs> batches);
+
+  /// The loss of a micro-batch, whose gradients are added to those of the ones before it. Weights, optimizer state and counters do not
+  /// move; states that the graph updates itself do, once per micro-batch. Throws as `step`, and `shape_mismatch` where the inputs have
+  /// other types than those of the micro-batches pending.
+  float accumulate(const Inputs& inputs);
+  /// One step by the mean of the accumulated gradients. Returns how many micro-batches that were; 0, and nothing is changed, where
+  /// none are pending. Throws `non_finite` as `step`.
+  std::int64_t step_accumulated();
+  /// Micro-batches accumulated since the last step.
+  std::int64_t pending_accumulation() const;
+  /// Forgets them. Returns how many there were.
+  std::int64_t drop_accumulation();
+  /// Steps skipped since construction, see UpdateOptions::skip_non_finite.
+  std::int64_t skipped_steps() const;
+  /// Scale of the loss in the next step; 1 without loss scaling.
+  double loss_scale() const;
+
   /// `[loss, aux...]` by a program without backward or update, compiled when first called for these shapes; moves nothing, states that
-  /// the graph updates itself included.
-  StepResult forward_only(const Inputs& inputs);
+  /// the graph updates itself included. Throws `invalid_argument` where averages are asked for and not kept.
+  StepResult forward_only(const Inputs& inputs, Weights weights = Weights::trained);
 
   /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or negative.
   void set_lr(double lr);
@@ -93,7 +146,9 @@ class ResidentTrainer {
   NamedArrays params() const;
   /// Current value of any parameter. Throws `unknown_name`.
   Array param(const std::string& name) const;
-  /// Overwrites parameters, trained or fixed. All or nothing. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
+  /// Moving averages of the trainable parameters, in order, in f32 (f64 for f64). Throws `invalid_argument` where they are not kept.
+  NamedArrays averages() const;
+  /// Overwrites parameters, trained or fixed; their averages begin anew as these values. All or nothing. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
   void set_params(const Inputs& values);
   OptimizerState optimizer_state() const;
   /// All or nothing. Throws `checkpoint_mismatch` where entries are not exactly those of this optimizer, or counts are not in
@@ -102,9 +157,11 @@ class ResidentTrainer {
 
   /// Writes parameters, optimizer state, the graph's own states, counters, learning rate, seed and frozen names as safetensors: to a temporary
   /// file beside `path`, synced, then renamed, so `path` always holds a whole checkpoint. Tensors are called "<parameter>",
-  /// "optimizer/<parameter>/<slot>" and "state/<state>". `extra` goes into the metadata. Throws `io_error`, `duplicate_name` (in `extra`).
+  /// "optimizer/<parameter>/<slot>", "average/<parameter>", "step/loss_scale", "step/good_steps" and "state/<state>". `extra` goes
+  /// into the metadata. Throws `io_error`, `duplicate_name` (in `extra`), `invalid_argument` (micro-batches are pending: their sums are
+  /// in no checkpoint).
   void save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra = {}) const;
-  /// Reads what `save` wrote; all or nothing. Returns `extra`. Throws `file_not_found`, `file_truncated`, `file_malformed`, `io_error`,
+  /// Reads what `save` wrote; all or nothing. Forgets pending micro-batches. Returns `extra`. Throws `file_not_found`, `file_truncated`, `file_malformed`, `io_error`,
   /// `checkpoint_mismatch` (another model, optimizer or list of trainable parameters; the message says what differs).
   std::vector<std::pair<std::string, std::string>> load(const std::string& path);
 

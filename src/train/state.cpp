@@ -1,15 +1,18 @@
 #include "train/state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 
 #include "graph/op.h"
 #include "passes/passes.h"
 #include "runtime/check.h"
 #include "runtime/compile.h"
+#include "train/gradient_rules.h"
 #include "train/step_graph.h"
 #include "train/validate.h"
 
@@ -22,14 +25,23 @@ using train::Specialisation;
 const TensorType& type_of(const Graph& graph, const std::string& name) { return graph.node(graph.find_id(name)).type; }
 
 std::vector<CheckpointTensor> list_checkpoint_tensors(const Graph& graph, const std::vector<std::string>& names,
-                                                      const std::vector<ParameterRule>& rules) {
+                                                      const std::vector<ParameterRule>& rules,
+                                                      const UpdateOptions& update) {
   std::vector<CheckpointTensor> tensors;
   for (NodeId id : graph.nodes_of("param"))
     tensors.push_back({graph.node(id).name, graph.node(id).name, graph.node(id).type});
   for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const OptimizerSlot& slot : rules[i].rule->slots(type_of(graph, names[i]))) {
+    const TensorType& type = type_of(graph, names[i]);
+    for (const OptimizerSlot& slot : rules[i].rule->slots(type)) {
       const std::string state = train::slot_state(names[i], slot.name);
       tensors.push_back({"optimizer/" + state, state, slot.type});
+    }
+    if (!update.ema_decay) continue;
+    tensors.push_back({"average/" + names[i], train::average_state(names[i]), train::average_type(type)});
+  }
+  if (update.loss_scaling) {
+    for (const auto& [name, dtype] : {std::pair(train::kLossScale, DType::f32), {train::kGoodSteps, DType::i32}}) {
+      tensors.push_back({std::string(name), std::string(name), {dtype, {}}});
     }
   }
   for (NodeId id : graph.nodes_of("state")) {
@@ -42,6 +54,18 @@ std::vector<CheckpointTensor> list_checkpoint_tensors(const Graph& graph, const 
                 fmt::format("{}: two tensors would be called \"{}\" in a checkpoint", graph.name(), tensor.in_file));
   }
   return tensors;
+}
+
+std::string describe(const std::vector<std::pair<std::string, TensorType>>& inputs) {
+  std::vector<std::string> words;
+  for (const auto& [name, type] : inputs) words.push_back(fmt::format("\"{}\" {}", name, to_string(type)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string describe(const Inputs& inputs) {
+  std::vector<std::pair<std::string, TensorType>> types;
+  for (const auto& [name, view] : inputs) types.emplace_back(name, view.type);
+  return describe(types);
 }
 
 bool takes(const Graph& graph, const Inputs& inputs) {
@@ -62,58 +86,43 @@ bool same_inputs(const Graph& a, const Graph& b) {
 }  // namespace
 
 ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> trained, const NamedArrays& initial,
-                              Optimizer rule, Device on, CompileOptions how)
-    : device(std::move(on)), options(std::move(how)), optimizer(std::move(rule)), names(std::move(trained)) {
-  train::check_loss(graph);
-  train::check_trainable(graph, names);
-  train::check_initial(graph, initial);
-  if (!optimizer) throw Error(ErrorCode::invalid_argument, fmt::format("{}: no optimizer given", graph.name()));
-
-  for (std::size_t i = 0; i < names.size(); ++i) index.emplace(names[i], i);
-  choose_rules(graph);
-  checkpoint_tensors = list_checkpoint_tensors(graph, names, rules);
-  param_steps.assign(names.size(), 0);
-  gates.assign(names.size(), 1);
-  set_lr(optimizer->lr());
+                              Optimizer rule, Device on, CompileOptions how, UpdateOptions around)
+    : device(std::move(on)),
+      options(std::move(how)),
+      update(train::complete(std::move(around), options.precision)),
+      optimizer(std::move(rule)),
+      rules(train::check_and_choose_rules(graph, trained, initial, optimizer)),
+      block(std::move(trained), rules) {
+  checkpoint_tensors = list_checkpoint_tensors(graph, names(), rules, update);
+  block.set_lr(optimizer->lr());
 
   add(graph);
-  for (const auto& [name, value] : initial) memory().upload(name, value);
-}
-
-void ResidentTrainer::State::choose_rules(const Graph& graph) {
-  rules = train::rules_of(*optimizer, graph, names);
-  for (std::string& name : train::scalar_names(rules)) {
-    train::StepScalars& made = scalars.emplace_back();
-    for (const ParameterRule& chosen : rules) {
-      auto& value = made.of_param.emplace_back();
-      for (StepScalar& scalar : chosen.rule->scalars()) {
-        if (scalar.name == name) value = std::move(scalar.value);
-      }
-    }
-    made.name = std::move(name);
-    made.values.resize(names.size());
+  for (const auto& [name, value] : initial) {
+    memory().upload(name, value);
+    if (block.find(name) >= 0) restart_average(name, value);
+  }
+  if (update.loss_scaling) {
+    memory().upload(std::string(train::kLossScale), Array::scalar(static_cast<float>(update.loss_scaling->initial)));
   }
 }
 
 std::vector<OptimizerSlot> ResidentTrainer::State::slots_of(std::size_t i) const {
-  return rules[i].rule->slots(type_of(programs.front()->forward, names[i]));
+  return rules[i].rule->slots(type_of(programs.front()->forward, names()[i]));
 }
 
-Specialisation& ResidentTrainer::State::add(const Graph& graph) {
-  auto made = std::make_unique<Specialisation>(graph);
-  const runtime::Program* share = programs.empty() ? nullptr : &memory();
-  // Gradients follow the casts of the policy; the update is none of its business.
+std::unique_ptr<runtime::Program> ResidentTrainer::State::compile(const Graph& graph) const {
   CompileOptions as_written = options;
   as_written.precision = Precision::f32;
-  const Graph step = train::make_step_graph(passes::apply_precision(graph, options.precision), names, rules);
-  made->step = runtime::compile(step, device, as_written, share);
-  made->step->attach(std::string(train::kLearningRate), &lr_input);
-  made->step->attach(std::string(train::kGates), gates.data());
-  key.attach(graph, *made->step);
-  for (const train::StepScalars& scalar : scalars) {
-    made->step->attach(train::scalars_input(scalar.name), scalar.values.data());
-  }
-  made->forward.clear_updates();
+  auto program = runtime::compile(graph, device, as_written, programs.empty() ? nullptr : &memory());
+  block.attach(*program);
+  return program;
+}
+
+// Gradients follow the casts of the precision policy; the update is none of its business.
+Specialisation& ResidentTrainer::State::add(const Graph& graph) {
+  auto made = std::make_unique<Specialisation>(graph);
+  made->step =
+      compile(train::make_step_graph(passes::apply_precision(graph, options.precision), names(), rules, update));
   return *programs.emplace_back(std::move(made));
 }
 
@@ -166,59 +175,112 @@ Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {
   return *programs.front();  // whose checks say what is wrong
 }
 
-// Neighbours of one rule that were never frozen have the same value: it is computed once.
-void ResidentTrainer::State::write_step_scalars() {
-  for (train::StepScalars& scalar : scalars) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (i > 0 && rules[i].rule == rules[i - 1].rule && param_steps[i] == param_steps[i - 1]) {
-        scalar.values[i] = scalar.values[i - 1];
-      } else if (scalar.of_param[i]) {
-        scalar.values[i] = static_cast<float>(scalar.of_param[i](param_steps[i] + 1));
-      }
-    }
-  }
-}
-
 StepResult ResidentTrainer::State::step(const Inputs& inputs) {
+  if (pending > 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{} micro-batches are pending: step_accumulated takes their step, drop_accumulation forgets "
+                    "them",
+                    pending));
+  }
   runtime::Program& program = *program_for(inputs).step;
-  write_step_scalars();
-  key.set(seed, steps);
+  block.write();
+  return take_step(program, inputs);
+}
+
+StepResult ResidentTrainer::State::take_step(runtime::Program& program, const Inputs& inputs) {
   StepResult result{program.run(inputs)};
-  for (std::size_t i = 0; i < names.size(); ++i) param_steps[i] += gates[i];
-  ++steps;
-  return result;
+  if (train::may_skip(update)) {
+    result.skipped = !result.values.back().as<bool>()[0];
+    result.values.pop_back();
+  }
+  if (!result.skipped) {
+    skips_in_a_row = 0;
+    block.advance();
+    return result;
+  }
+  ++skipped;
+  if (++skips_in_a_row < update.most_skips) return result;
+  throw Error(
+      ErrorCode::non_finite,
+      fmt::format("{} steps in a row were skipped since a gradient was NaN or infinite; parameters and optimizer "
+                  "state are those of step {}{}",
+                  skips_in_a_row, block.steps,
+                  update.loss_scaling ? fmt::format(", the loss scale is {}", loss_scale()) : ""));
 }
 
-StepResult ResidentTrainer::State::evaluate(const Inputs& inputs) {
+double ResidentTrainer::State::loss_scale() const {
+  return update.loss_scaling ? memory().download(std::string(train::kLossScale)).item() : 1;
+}
+
+float ResidentTrainer::State::accumulate(const Inputs& inputs) {
+  if (pending > 0 && !accumulating->accumulate->accepts(inputs)) {
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{} micro-batches are pending with inputs {}: one of the same types was expected, got {}",
+                            pending, describe(accumulating->accumulate->inputs()), describe(inputs)));
+  }
+  Specialisation& chosen = pending > 0 ? *accumulating : program_for(inputs);
+  chosen.step->check(inputs);
+  if (!update_by_sums) {
+    update_by_sums =
+        compile(train::make_update_graph(chosen.forward, names(), rules, update, train::GradientsFrom::sums));
+  }
+  if (!chosen.accumulate) {
+    const Graph forward = passes::apply_precision(chosen.forward, options.precision);
+    auto made = compile(train::make_accumulate_graph(forward, names(), update));
+    made->share_state_of(*update_by_sums);
+    chosen.accumulate = std::move(made);
+  }
+  block.write(pending);
+  const StepResult result{chosen.accumulate->run(inputs)};
+  accumulating = &chosen;
+  ++pending;
+  return result.loss();
+}
+
+std::int64_t ResidentTrainer::State::step_accumulated() {
+  if (pending == 0) return 0;
+  const std::int64_t count = std::exchange(pending, 0);
+  block.write(0, count);
+  take_step(*update_by_sums, {});
+  return count;
+}
+
+void ResidentTrainer::State::require_averages() const {
+  if (update.ema_decay) return;
+  throw Error(ErrorCode::invalid_argument,
+              "no averages of the parameters are kept: UpdateOptions::ema_decay is not set");
+}
+
+void ResidentTrainer::State::restart_average(const std::string& name, const ArrayView& value) {
+  if (!update.ema_decay) return;
+  const TensorType& type = type_of(programs.front()->forward, name);
+  const std::vector<double> numbers = Array::from_bytes(type, value.data, value.bytes).to_doubles();
+  memory().upload(train::average_state(name), Array::from_doubles(train::average_type(type), numbers));
+}
+
+Graph ResidentTrainer::State::evaluation_graph(const Graph& forward, Weights weights) const {
+  if (weights == Weights::average) require_averages();
+  return passes::apply_precision(train::make_evaluation_graph(forward, names(), rules, weights), options.precision);
+}
+
+StepResult ResidentTrainer::State::evaluate(const Inputs& inputs, Weights weights) {
   Specialisation& chosen = program_for(inputs);
-  if (!chosen.evaluate) {
+  std::unique_ptr<runtime::Program>& program = chosen.evaluate[static_cast<std::size_t>(weights)];
+  if (!program) {
     chosen.step->check(inputs);
-    chosen.evaluate = runtime::compile(train::in_mode(chosen.forward, false), device, options, &memory());
-    key.attach(chosen.forward, *chosen.evaluate);
+    program = compile(evaluation_graph(chosen.forward, weights));
   }
-  key.set(seed, steps);
-  return {chosen.evaluate->run(inputs)};
-}
-
-void ResidentTrainer::State::set_lr(double value) {
-  if (!std::isfinite(value) || value < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate must be finite and at least 0, got {}", value));
-  }
-  lr = value;
-  lr_input = static_cast<float>(value);
-}
-
-std::int64_t ResidentTrainer::State::find(std::string_view name) const {
-  const auto found = index.find(std::string(name));
-  return found == index.end() ? -1 : static_cast<std::int64_t>(found->second);
+  block.write();
+  return {program->run(inputs)};
 }
 
 // The rest of the public interface is one line each.
 
 ResidentTrainer::ResidentTrainer(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial,
-                                 Optimizer optimizer, Device device, CompileOptions options)
+                                 Optimizer optimizer, Device device, CompileOptions options, UpdateOptions update)
     : state_(std::make_unique<State>(graph, std::move(train), initial, std::move(optimizer), std::move(device),
-                                     std::move(options))) {}
+                                     std::move(options), std::move(update))) {}
 ResidentTrainer::ResidentTrainer(ResidentTrainer&&) noexcept = default;
 ResidentTrainer& ResidentTrainer::operator=(ResidentTrainer&&) noexcept = default;
 ResidentTrainer::~ResidentTrainer() = default;
@@ -239,7 +301,16 @@ void ResidentTrainer::set_graph_builder(std::function<Graph(std::int64_t batch)>
 }
 
 StepResult ResidentTrainer::step(const Inputs& inputs) { return state_->step(inputs); }
-StepResult ResidentTrainer::forward_only(const Inputs& inputs) { return state_->evaluate(inputs); }
+float ResidentTrainer::accumulate(const Inputs& inputs) { return state_->accumulate(inputs); }
+std::int64_t ResidentTrainer::step_accumulated() { return state_->step_accumulated(); }
+std::int64_t ResidentTrainer::pending_accumulation() const { return state_->pending; }
+std::int64_t ResidentTrainer::drop_accumulation() { return std::exchange(state_->pending, 0); }
+std::int64_t ResidentTrainer::skipped_steps() const { return state_->skipped; }
+double ResidentTrainer::loss_scale() const { return state_->loss_scale(); }
+
+StepResult ResidentTrainer::forward_only(const Inputs& inputs, Weights weights) {
+  return state_->evaluate(inputs, weights);
+}
 
 std::vector<float> ResidentTrainer::run(std::span<const Inputs> batches) {
   for (const Inputs& batch : batches) state_->program_for(batch).step->check(batch);
@@ -249,30 +320,30 @@ std::vector<float> ResidentTrainer::run(std::span<const Inputs> batches) {
   return losses;
 }
 
-void ResidentTrainer::set_lr(double lr) { state_->set_lr(lr); }
-double ResidentTrainer::lr() const { return state_->lr; }
-void ResidentTrainer::set_seed(std::uint64_t seed) { state_->seed = seed; }
-std::uint64_t ResidentTrainer::seed() const { return state_->seed; }
+void ResidentTrainer::set_lr(double lr) { state_->block.set_lr(lr); }
+double ResidentTrainer::lr() const { return state_->block.lr(); }
+void ResidentTrainer::set_seed(std::uint64_t seed) { state_->block.seed = seed; }
+std::uint64_t ResidentTrainer::seed() const { return state_->block.seed; }
 
 bool ResidentTrainer::set_frozen(const std::string& name, bool frozen) {
-  const std::int64_t i = state_->find(name);
-  if (i >= 0) state_->gates[static_cast<std::size_t>(i)] = frozen ? 0 : 1;
+  const std::int64_t i = state_->block.find(name);
+  if (i >= 0) state_->block.gates[static_cast<std::size_t>(i)] = frozen ? 0 : 1;
   return i >= 0;
 }
 
 bool ResidentTrainer::is_frozen(const std::string& name) const {
-  const std::int64_t i = state_->find(name);
-  return i >= 0 && state_->gates[static_cast<std::size_t>(i)] == 0;
+  const std::int64_t i = state_->block.find(name);
+  return i >= 0 && state_->block.gates[static_cast<std::size_t>(i)] == 0;
 }
 
-const std::vector<std::string>& ResidentTrainer::trainable() const { return state_->names; }
-std::int64_t ResidentTrainer::steps() const { return state_->steps; }
+const std::vector<std::string>& ResidentTrainer::trainable() const { return state_->names(); }
+std::int64_t ResidentTrainer::steps() const { return state_->block.steps; }
 const Device& ResidentTrainer::device() const { return state_->device; }
 bool ResidentTrainer::is_resident() const { return state_->memory().is_resident(); }
 const ProgramStats& ResidentTrainer::stats() const { return state_->memory().stats(); }
 
 std::string ResidentTrainer::explain() const {
-  return fmt::format("trains {} parameters with {}\n{}", state_->names.size(), state_->optimizer->name(),
+  return fmt::format("trains {} parameters with {}\n{}", state_->names().size(), state_->optimizer->name(),
                      state_->memory().explain());
 }
 

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/op.h"
+#include "optim/rule.h"
+#include "passes/rebuild.h"
+#include "train/gradient_rules.h"
 #include "train/step_inputs.h"
 #include "wholestep/ops.h"
 
@@ -24,15 +28,15 @@ Tensor declare_input(Graph& graph, const std::string& name, Shape shape, DType d
 
 Tensor element(Tensor vector, std::int64_t index) { return reshape(slice(vector, {index}, {index + 1}), {}); }
 
-struct StepBlock {
+struct BlockInputs {
   Tensor lr;
   Tensor gates;
   std::unordered_map<std::string, Tensor> scalars;  // by name
 };
 
-StepBlock declare_step_block(Graph& graph, const std::vector<ParameterRule>& rules) {
+BlockInputs declare_block(Graph& graph, const std::vector<ParameterRule>& rules) {
   const auto params = static_cast<std::int64_t>(rules.size());
-  StepBlock block;
+  BlockInputs block;
   block.lr = declare_input(graph, std::string(kLearningRate), {}, DType::f32);
   block.gates = declare_input(graph, std::string(kGates), {params}, DType::boolean);
   for (const std::string& name : scalar_names(rules)) {
@@ -46,29 +50,137 @@ void update_where(Graph& graph, Tensor gate, Tensor target, Tensor value) {
   graph.set_update(target, select(broadcast(gate, target.shape()), value, target));
 }
 
-void append_update(Graph& graph, const StepBlock& block, std::int64_t index, Tensor param, Tensor grad,
-                   const ParameterRule& chosen) {
-  const OptimizerRule& rule = *chosen.rule;
-  const std::string name = graph.node(param.id()).name;
-  OptimizerArgs args{graph, param, grad, {}, chosen.lr_scale == 1 ? block.lr : block.lr * chosen.lr_scale, {}};
-  for (const OptimizerSlot& slot : rule.slots(param.type())) {
-    const std::string state = slot_state(name, slot.name);
-    reserve(graph, state, fmt::format("slot \"{}\" of parameter \"{}\"", slot.name, name));
-    args.slots.push_back(graph.state(state, slot.type.shape, slot.type.dtype));
+// The graph's own updates, where `gate` is true.
+void gate_updates(Graph& graph, Tensor gate) {
+  const std::vector<Update> own = graph.updates();
+  for (const Update& update : own) update_where(graph, gate, graph.tensor(update.target), graph.tensor(update.value));
+}
+
+// The parameters that are trained, their gradients in the dtype of the update, and what these are to be divided by.
+struct Gradients {
+  std::vector<Tensor> params, grads;
+  Tensor divisor;     // invalid: 1
+  Tensor loss_scale;  // invalid: none
+};
+
+Tensor declare_loss_scale(Graph& graph) {
+  reserve(graph, std::string(kLossScale), "the scale of the loss");
+  return graph.state(std::string(kLossScale), {}, DType::f32);
+}
+
+Gradients append_backward(Graph& graph, const std::vector<std::string>& train, const UpdateOptions& options) {
+  Gradients out;
+  std::vector<NodeId> updated;
+  for (const Update& update : graph.updates()) updated.push_back(update.target);
+  std::ranges::sort(updated);
+  for (const std::string& name : train) {
+    out.params.push_back(graph.find(name));
+    if (std::ranges::binary_search(updated, out.params.back().id())) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: \"{}\" is to be trained, but the graph updates it itself", graph.name(), name));
+    }
   }
-  for (const StepScalar& scalar : rule.scalars()) {
-    args.scalars.push_back(element(block.scalars.at(scalar.name), index));
+  const Tensor loss = graph.tensor(graph.outputs()[0]);
+  if (options.loss_scaling) out.loss_scale = out.divisor = declare_loss_scale(graph);
+  const Tensor cotangent =
+      out.loss_scale.valid() ? cast(out.loss_scale, loss.dtype()) : graph.constant(1.0, loss.dtype());
+  for (Tensor grad : append_gradients(graph, loss, cotangent, out.params)) {
+    out.grads.push_back(cast(grad, optim::update_dtype(grad.dtype())));
+  }
+  return out;
+}
+
+// The graph's own states take no value that comes of a batch whose gradients are not finite.
+void guard_own_updates(Graph& graph, const Gradients& gradients, const UpdateOptions& options) {
+  if (!may_skip(options) || graph.updates().empty()) return;
+  const Tensor yes = graph.constant(1, DType::boolean);
+  gate_updates(graph, all_finite(gradients.grads, std::vector<Tensor>(gradients.grads.size(), yes)));
+}
+
+/// Appends to a graph with gradients all that moves parameters.
+class UpdateBuilder {
+ public:
+  UpdateBuilder(Graph& graph, const std::vector<ParameterRule>& rules, const UpdateOptions& options)
+      : graph_(graph), rules_(rules), options_(options), block_(declare_block(graph, rules)) {
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      gates_.push_back(element(block_.gates, static_cast<std::int64_t>(i)));
+    }
   }
 
-  const OptimizerResult moved = rule.append(args);
-  if (moved.slots.size() != args.slots.size()) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("optimizer {}: {} slots declared, {} returned", rule.name(),
-                                                         args.slots.size(), moved.slots.size()));
+  void append(Gradients gradients) {
+    if (gradients.divisor.valid()) {
+      const Tensor factor = reciprocal(gradients.divisor);
+      for (Tensor& grad : gradients.grads) grad = grad * cast(factor, grad.dtype());
+    }
+    if (may_skip(options_)) skip_unless_finite(gradients);
+    clip(gradients.grads);
+    for (std::size_t i = 0; i < rules_.size(); ++i) move(i, gradients.params[i], gradients.grads[i]);
   }
-  const Tensor gate = element(block.gates, index);
-  update_where(graph, gate, param, moved.param);
-  for (std::size_t i = 0; i < args.slots.size(); ++i) update_where(graph, gate, args.slots[i], moved.slots[i]);
-}
+
+ private:
+  void skip_unless_finite(const Gradients& gradients) {
+    const Tensor finite = all_finite(gradients.grads, gates_);
+    gate_updates(graph_, finite);
+    if (gradients.loss_scale.valid()) {
+      reserve(graph_, std::string(kGoodSteps), "the steps since the loss scale moved");
+      const Tensor good = graph_.state(std::string(kGoodSteps), {}, DType::i32);
+      update_loss_scale(gradients.loss_scale, good, finite, *options_.loss_scaling);
+    }
+    for (Tensor& gate : gates_) gate = logical_and(gate, finite);
+    std::vector<Tensor> outputs;
+    for (NodeId id : graph_.outputs()) outputs.push_back(graph_.tensor(id));
+    outputs.push_back(finite);
+    graph_.set_outputs(outputs);
+  }
+
+  void clip(std::vector<Tensor>& grads) {
+    if (options_.clip_value) {
+      for (Tensor& grad : grads) grad = clip_by_value(grad, *options_.clip_value);
+    }
+    if (!options_.clip_norm) return;
+    const Tensor factor = clip_factor(global_norm(grads, gates_), *options_.clip_norm);
+    for (Tensor& grad : grads) grad = grad * cast(factor, grad.dtype());
+  }
+
+  void move(std::size_t index, Tensor param, Tensor grad) {
+    const OptimizerRule& rule = *rules_[index].rule;
+    const double lr_scale = rules_[index].lr_scale;
+    const std::string name = graph_.node(param.id()).name;
+    OptimizerArgs args{graph_, param, grad, {}, lr_scale == 1 ? block_.lr : block_.lr * lr_scale, {}};
+    for (const OptimizerSlot& slot : rule.slots(param.type())) {
+      args.slots.push_back(declare_state(slot_state(name, slot.name), slot.type,
+                                         fmt::format("slot \"{}\" of parameter \"{}\"", slot.name, name)));
+    }
+    for (const StepScalar& scalar : rule.scalars()) {
+      args.scalars.push_back(element(block_.scalars.at(scalar.name), static_cast<std::int64_t>(index)));
+    }
+    const OptimizerResult moved = rule.append(args);
+    if (moved.slots.size() != args.slots.size()) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("optimizer {}: {} slots declared, {} returned", rule.name(),
+                                                           args.slots.size(), moved.slots.size()));
+    }
+    const Tensor gate = gates_[index];
+    update_where(graph_, gate, param, moved.param);
+    for (std::size_t i = 0; i < args.slots.size(); ++i) update_where(graph_, gate, args.slots[i], moved.slots[i]);
+    if (!options_.ema_decay) return;
+    const TensorType type = average_type(param.type());
+    const Tensor average =
+        declare_state(average_state(name), type, fmt::format("the average of parameter \"{}\"", name));
+    update_where(graph_, gate, average,
+                 optim::moving_average(average, cast(moved.param, type.dtype), *options_.ema_decay));
+  }
+
+  Tensor declare_state(const std::string& name, const TensorType& type, const std::string& purpose) {
+    reserve(graph_, name, purpose);
+    return graph_.state(name, type.shape, type.dtype);
+  }
+
+  Graph& graph_;
+  const std::vector<ParameterRule>& rules_;
+  const UpdateOptions& options_;
+  BlockInputs block_;
+  std::vector<Tensor> gates_;
+};
 
 }  // namespace
 
@@ -96,28 +208,106 @@ std::vector<std::string> scalar_names(const std::vector<ParameterRule>& rules) {
 
 std::string slot_state(std::string_view param, std::string_view slot) { return fmt::format("{}/{}", param, slot); }
 
-Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
-                      const std::vector<ParameterRule>& rules) {
-  Graph graph = in_mode(forward, true);
-  std::vector<Tensor> params;
-  std::vector<NodeId> updated;
-  for (const Update& update : graph.updates()) updated.push_back(update.target);
-  std::ranges::sort(updated);
-  for (const std::string& name : train) {
-    params.push_back(graph.find(name));
-    if (std::ranges::binary_search(updated, params.back().id())) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: \"{}\" is to be trained, but the graph updates it itself", graph.name(), name));
-    }
-  }
+std::string average_state(std::string_view param) { return fmt::format("{}/average", param); }
+TensorType average_type(const TensorType& param) { return {optim::update_dtype(param.dtype), param.shape}; }
+std::string sum_state(std::string_view param) { return fmt::format("{}/gradient_sum", param); }
+std::string gradient_input(std::string_view param) { return fmt::format("gradient/{}", param); }
 
-  const Tensor loss = graph.tensor(graph.outputs()[0]);
-  const std::vector<Tensor> grads = append_gradients(graph, loss, graph.constant(1.0, loss.dtype()), params);
-  const StepBlock block = declare_step_block(graph, rules);
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    append_update(graph, block, static_cast<std::int64_t>(i), params[i], grads[i], rules[i]);
+bool may_skip(const UpdateOptions& update) { return update.skip_non_finite || update.loss_scaling; }
+
+Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
+                      const std::vector<ParameterRule>& rules, const UpdateOptions& update) {
+  Graph graph = in_mode(forward, true);
+  for (const std::string_view name : {kCount, kContinues}) reserve(graph, std::string(name), "accumulation");
+  for (const std::string& name : train) reserve(graph, sum_state(name), "the sum of gradients of \"" + name + '"');
+  const Gradients gradients = append_backward(graph, train, update);
+  UpdateBuilder(graph, rules, update).append(gradients);
+  return graph;
+}
+
+Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update) {
+  Graph graph = in_mode(forward, true);
+  const Gradients gradients = append_backward(graph, train, update);
+  guard_own_updates(graph, gradients, update);
+  std::vector<Tensor> outputs;
+  for (NodeId id : graph.outputs()) outputs.push_back(graph.tensor(id));
+  outputs.insert(outputs.end(), gradients.grads.begin(), gradients.grads.end());
+  graph.set_outputs(outputs);
+  return graph;
+}
+
+Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update) {
+  Graph graph = in_mode(forward, true);
+  const Gradients gradients = append_backward(graph, train, update);
+  guard_own_updates(graph, gradients, update);
+  const Tensor continues = declare_input(graph, std::string(kContinues), {}, DType::boolean);
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    const Tensor grad = gradients.grads[i], sum = graph.state(sum_state(train[i]), grad.shape(), grad.dtype());
+    graph.set_update(sum, select(broadcast(continues, grad.shape()), sum + grad, grad));
   }
   return graph;
+}
+
+Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
+                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from) {
+  Graph graph(forward.name() + " update");
+  Gradients gradients;
+  for (const std::string& name : train) {
+    const TensorType& type = forward.node(forward.find_id(name)).type;
+    const DType dtype = optim::update_dtype(type.dtype);
+    gradients.params.push_back(graph.param(name, type.shape, type.dtype));
+    gradients.grads.push_back(from == GradientsFrom::sums ? graph.state(sum_state(name), type.shape, dtype)
+                                                          : graph.input(gradient_input(name), type.shape, dtype));
+  }
+  gradients.divisor = declare_input(graph, std::string(kCount), {}, DType::f32);
+  if (update.loss_scaling) {
+    gradients.loss_scale = declare_loss_scale(graph);
+    gradients.divisor = gradients.divisor * gradients.loss_scale;
+  }
+  UpdateBuilder(graph, rules, update).append(gradients);
+  return graph;
+}
+
+namespace {
+
+// What `weights` has evaluation use for parameter `param`.
+Tensor evaluation_value(Graph& graph, Tensor param, const OptimizerRule& rule, Weights weights) {
+  const std::string name = graph.node(param.id()).name;
+  if (weights == Weights::average) {
+    const TensorType type = average_type(param.type());
+    const Tensor average = graph.state(average_state(name), type.shape, type.dtype);
+    return cast(average, param.dtype());
+  }
+  const auto with_slots = [&](Graph& to, Tensor value) {
+    std::vector<Tensor> slots;
+    for (const OptimizerSlot& slot : rule.slots(value.type())) {
+      slots.push_back(to.state(slot_state(name, slot.name), slot.type.shape, slot.type.dtype));
+    }
+    return rule.evaluation_value(to, value, slots);
+  };
+  Graph trial;  // most rules evaluate the parameter itself: then the program need not know of the slots
+  const Tensor alone = trial.param(name, param.shape(), param.dtype());
+  return with_slots(trial, alone).id() == alone.id() ? param : with_slots(graph, param);
+}
+
+}  // namespace
+
+Graph make_evaluation_graph(const Graph& forward, const std::vector<std::string>& train,
+                            const std::vector<ParameterRule>& rules, Weights weights) {
+  Graph graph = in_mode(forward, false);
+  graph.clear_updates();
+  passes::Rebuild rebuild(graph);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    const auto found = std::ranges::find(train, graph.node(id).name);
+    Tensor value = rebuild.copy(id);
+    if (graph.node(id).op->name == "param" && found != train.end()) {
+      value =
+          evaluation_value(rebuild.to(), value, *rules[static_cast<std::size_t>(found - train.begin())].rule, weights);
+    }
+    rebuild.set(id, value);
+  }
+  return rebuild.finish();
 }
 
 }  // namespace wholestep::train

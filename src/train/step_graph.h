@@ -6,12 +6,16 @@
 
 #include "wholestep/graph.h"
 #include "wholestep/optim.h"
+#include "wholestep/trainer.h"
 
 namespace wholestep::train {
 
 // The step block: inputs that change each step.
 inline constexpr std::string_view kLearningRate = "step/lr";  // f32 scalar
 inline constexpr std::string_view kGates = "step/gates";      // bool, one per trainable parameter: whether it moves
+inline constexpr std::string_view kCount = "step/count";  // f32 scalar: micro-batches that gradients are summed over
+inline constexpr std::string_view kContinues =
+    "step/continues";  // bool scalar: a micro-batch is not the first of its step
 /// The rule of each parameter in `train`. Throws what `OptimizerRule::check_parameters` throws.
 std::vector<ParameterRule> rules_of(const OptimizerRule& optimizer, const Graph& forward,
                                     const std::vector<std::string>& train);
@@ -20,15 +24,40 @@ std::string scalars_input(std::string_view name);
 /// The names of the scalars of all rules, each once.
 std::vector<std::string> scalar_names(const std::vector<ParameterRule>& rules);
 
+// States beside the parameters, and inputs, by parameter.
 /// The state that holds slot `slot` of parameter `param`.
 std::string slot_state(std::string_view param, std::string_view slot);
+/// Its moving average, where UpdateOptions::ema_decay asks for one; in the dtype of its update.
+std::string average_state(std::string_view param);
+TensorType average_type(const TensorType& param);
+/// The sum of its gradients over micro-batches; in the dtype of its update.
+std::string sum_state(std::string_view param);
+/// The input of an update graph that takes its gradient.
+std::string gradient_input(std::string_view param);
+
+/// Whether a step may be skipped: whether its graph has the further, last output "was applied", a boolean scalar.
+bool may_skip(const UpdateOptions& update);
 
 /// `forward` with its outputs, and an update of each parameter in `train` and of its slots by the gradient of the first
-/// output, `rules[i]` being the rule of `train[i]`. The cotangent of the loss is the constant 1; gradients are no
-/// outputs. Where a gate is false, parameter and slots keep their bits. `train` are floating-point parameters of
-/// `forward`, whose first output is a float scalar. Throws `duplicate_name` (a reserved name), `invalid_argument` (a
-/// parameter in `train` that has an update already), `not_differentiable`.
+/// output, `rules[i]` being the rule of `train[i]`, with what `update` puts around it. The cotangent of the loss is 1
+/// or the loss scale; gradients are no outputs. Where a gate is false, parameter and slots keep their bits. `train` are
+/// floating-point parameters of `forward`, whose first output is a float scalar. Throws `duplicate_name` (a reserved
+/// name), `invalid_argument` (a parameter in `train` that has an update already), `not_differentiable`.
 Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
-                      const std::vector<ParameterRule>& rules);
+                      const std::vector<ParameterRule>& rules, const UpdateOptions& update = {});
+
+// The same step in parts. Gradients are scaled as the loss is, in the dtype of the update, until the update.
+/// `forward` with its outputs, then a gradient for each parameter in `train`.
+Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
+/// `forward` with its outputs, and gradients added to `sum_state`, which they begin where `kContinues` is false.
+Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
+enum class GradientsFrom { sums, inputs };
+/// The update alone, by gradients divided by `kCount`: the parameters in `train` of `forward` and what belongs to them.
+Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
+                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from);
+
+/// `forward` without updates, with what evaluation uses in place of each parameter in `train`.
+Graph make_evaluation_graph(const Graph& forward, const std::vector<std::string>& train,
+                            const std::vector<ParameterRule>& rules, Weights weights);
 
 }  // namespace wholestep::train

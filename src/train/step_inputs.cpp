@@ -23,8 +23,4 @@ void StepKey::set(std::uint64_t seed, std::int64_t step) {
   words_ = {word(seed), word(seed >> 32), word(taken), word(taken >> 32)};
 }
 
-void StepKey::attach(const Graph& graph, runtime::Program& program) const {
-  if (graph.find_id(nn::kStepSeed) >= 0) program.attach(std::string(nn::kStepSeed), words_.data());
-}
-
 }  // namespace wholestep::train

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 
-#include "runtime/program.h"
 #include "wholestep/graph.h"
 
 namespace wholestep::train {
@@ -17,8 +16,8 @@ Graph in_mode(Graph graph, bool training);
 class StepKey {
  public:
   void set(std::uint64_t seed, std::int64_t step);
-  /// Where `program`, compiled from `graph`, has the input, it is read here.
-  void attach(const Graph& graph, runtime::Program& program) const;
+  /// Where it is read.
+  const std::int32_t* words() const { return words_.data(); }
 
  private:
   std::array<std::int32_t, 4> words_{};

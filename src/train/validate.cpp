@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <unordered_set>
 
 #include "graph/op.h"
+#include "optim/rule.h"
 #include "runtime/check.h"
+#include "train/step_graph.h"
 
 namespace wholestep::train {
 namespace {
@@ -89,6 +92,36 @@ void check_initial(const Graph& graph, const NamedArrays& initial) {
     fail(ErrorCode::missing_initial_value, graph,
          fmt::format("no initial value for parameter \"{}\", expected {}", node.name, to_string(node.type)));
   }
+}
+
+std::vector<ParameterRule> check_and_choose_rules(const Graph& graph, const std::vector<std::string>& train,
+                                                  const NamedArrays& initial, const Optimizer& optimizer) {
+  check_loss(graph);
+  check_trainable(graph, train);
+  check_initial(graph, initial);
+  if (!optimizer) fail(ErrorCode::invalid_argument, graph, "no optimizer given");
+  return rules_of(*optimizer, graph, train);
+}
+
+UpdateOptions complete(UpdateOptions given, Precision precision) {
+  constexpr std::string_view kWho = "UpdateOptions";
+  if (precision == Precision::mixed_f16 || precision == Precision::f16) {
+    if (!given.loss_scaling) given.loss_scaling.emplace();
+  }
+  if (const auto& scaling = given.loss_scaling) {
+    optim::require_positive(kWho, "loss_scaling.initial", scaling->initial);
+    optim::require(std::isfinite(scaling->factor) && scaling->factor > 1, kWho, "loss_scaling.factor",
+                   "finite and above 1", scaling->factor);
+    optim::require(scaling->interval >= 1 && scaling->interval < std::int64_t{1} << 31, kWho, "loss_scaling.interval",
+                   "in [1, 2^31)", static_cast<double>(scaling->interval));
+  }
+  optim::require(given.most_skips >= 1, kWho, "most_skips", "at least 1", static_cast<double>(given.most_skips));
+  if (given.clip_value) optim::require_positive(kWho, "clip_value", *given.clip_value);
+  if (given.clip_norm) optim::require_positive(kWho, "clip_norm", *given.clip_norm);
+  if (given.ema_decay) {
+    optim::require(*given.ema_decay > 0 && *given.ema_decay < 1, kWho, "ema_decay", "in (0, 1)", *given.ema_decay);
+  }
+  return given;
 }
 
 void check_same_model(const Graph& graph, const Graph& other) {

@@ -5,6 +5,7 @@
 
 #include "wholestep/array.h"
 #include "wholestep/graph.h"
+#include "wholestep/trainer.h"
 
 namespace wholestep::train {
 
@@ -16,6 +17,12 @@ void check_trainable(const Graph& graph, const std::vector<std::string>& train);
 /// Throws `unknown_name`, `duplicate_name`, `missing_initial_value`, `wrong_length`, `shape_mismatch`,
 /// `dtype_mismatch`.
 void check_initial(const Graph& graph, const NamedArrays& initial);
+/// All of the above, and the rule of each parameter. Throws what they throw, `invalid_argument` (no optimizer) and what
+/// `OptimizerRule::check_parameters` throws.
+std::vector<ParameterRule> check_and_choose_rules(const Graph& graph, const std::vector<std::string>& train,
+                                                  const NamedArrays& initial, const Optimizer& optimizer);
+/// `given` with the loss scaling that `precision` implies. Throws `invalid_argument` for an option outside its range.
+UpdateOptions complete(UpdateOptions given, Precision precision);
 /// Throws `checkpoint_mismatch` unless `other` has the parameters, states and number of outputs of `graph`.
 void check_same_model(const Graph& graph, const Graph& other);
 

@@ -9,6 +9,7 @@
 
 #include "graph/op.h"
 #include "runtime/check.h"
+#include "train/gradient_rules.h"
 #include "train/state.h"
 #include "train/step_graph.h"
 #include "wholestep/io.h"
@@ -35,6 +36,16 @@ std::optional<T> parse(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// A loss scale of a file has to be one that a trainer can have.
+void check_loss_scale(const std::string& path, const NamedArrays& tensors, const UpdateOptions& update) {
+  if (!update.loss_scaling) return;
+  const double scale = find(tensors, train::kLossScale)->item(), good = find(tensors, train::kGoodSteps)->item();
+  if (!std::isfinite(scale) || scale <= 0) mismatch(fmt::format("{}: the loss scale is {}", path, scale));
+  if (good >= 0 && good < static_cast<double>(update.loss_scaling->interval)) return;
+  mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", path, good,
+                       update.loss_scaling->interval - 1));
 }
 
 // Where the tensors of a file are not those of the trainer: every difference, the first few in full.
@@ -142,7 +153,7 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
 
 NamedArrays ResidentTrainer::params() const {
   NamedArrays values;
-  for (const std::string& name : state_->names) values.emplace_back(name, state_->memory().download(name));
+  for (const std::string& name : state_->names()) values.emplace_back(name, state_->memory().download(name));
   return values;
 }
 
@@ -152,6 +163,15 @@ Array ResidentTrainer::param(const std::string& name) const {
     throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
   }
   return state_->memory().download(name);
+}
+
+NamedArrays ResidentTrainer::averages() const {
+  state_->require_averages();
+  NamedArrays values;
+  for (const std::string& name : state_->names()) {
+    values.emplace_back(name, state_->memory().download(train::average_state(name)));
+  }
+  return values;
 }
 
 void ResidentTrainer::set_params(const Inputs& values) {
@@ -166,13 +186,16 @@ void ResidentTrainer::set_params(const Inputs& values) {
     }
     state_->memory().check_upload(name, value);
   }
-  for (const auto& [name, value] : values) state_->memory().upload(name, value);
+  for (const auto& [name, value] : values) {
+    state_->memory().upload(name, value);
+    if (state_->block.find(name) >= 0) state_->restart_average(name, value);
+  }
 }
 
 OptimizerState ResidentTrainer::optimizer_state() const {
-  OptimizerState out{{}, state_->steps, state_->param_steps};
-  for (std::size_t i = 0; i < state_->names.size(); ++i) {
-    const std::string& name = state_->names[i];
+  OptimizerState out{{}, state_->block.steps, state_->block.param_steps};
+  for (std::size_t i = 0; i < state_->names().size(); ++i) {
+    const std::string& name = state_->names()[i];
     for (const OptimizerSlot& slot : state_->slots_of(i)) {
       out.entries.push_back({name, slot.name, state_->memory().download(train::slot_state(name, slot.name))});
     }
@@ -187,8 +210,8 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
     mismatch(fmt::format("optimizer state: two entries for slot \"{}\" of parameter \"{}\"", entry.slot, entry.param));
   }
   std::size_t expected = 0;
-  for (std::size_t i = 0; i < state_->names.size(); ++i) {
-    const std::string& name = state_->names[i];
+  for (std::size_t i = 0; i < state_->names().size(); ++i) {
+    const std::string& name = state_->names()[i];
     for (const OptimizerSlot& slot : state_->slots_of(i)) {
       ++expected;
       const auto found = entries.find(train::slot_state(name, slot.name));
@@ -204,32 +227,39 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
     mismatch(
         fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
   }
-  if (given.param_steps.size() != state_->names.size()) {
+  if (given.param_steps.size() != state_->names().size()) {
     mismatch(fmt::format("optimizer state: step counts of {} parameters, expected {}", given.param_steps.size(),
-                         state_->names.size()));
+                         state_->names().size()));
   }
   for (std::size_t i = 0; i < given.param_steps.size(); ++i) {
     if (given.param_steps[i] >= 0 && given.param_steps[i] <= given.steps) continue;
     mismatch(fmt::format("optimizer state: {} steps of parameter \"{}\", expected 0 to {}", given.param_steps[i],
-                         state_->names[i], given.steps));
+                         state_->names()[i], given.steps));
   }
 
   for (const auto& [state, value] : entries) state_->memory().upload(state, *value);
-  state_->steps = given.steps;
-  state_->param_steps = given.param_steps;
+  state_->block.steps = given.steps;
+  state_->block.param_steps = given.param_steps;
 }
 
 void ResidentTrainer::save(const std::string& path,
                            const std::vector<std::pair<std::string, std::string>>& extra) const {
+  if (state_->pending > 0) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: {} micro-batches are pending, and a checkpoint does not hold their gradients: save after "
+                    "step_accumulated or drop_accumulation",
+                    path, state_->pending));
+  }
   std::vector<std::pair<std::string, std::string>> metadata{{"format", std::string(kFormat)},
                                                             {"version", std::string(kVersion)},
                                                             {"optimizer", state_->optimizer->name()},
-                                                            {"lr", fmt::format("{}", state_->lr)},
-                                                            {"steps", fmt::format("{}", state_->steps)},
-                                                            {"seed", fmt::format("{}", state_->seed)}};
-  for (std::size_t i = 0; i < state_->names.size(); ++i) {
-    metadata.emplace_back("steps/" + state_->names[i], fmt::format("{}", state_->param_steps[i]));
-    if (state_->gates[i] == 0) metadata.emplace_back("frozen/" + state_->names[i], "1");
+                                                            {"lr", fmt::format("{}", state_->block.lr())},
+                                                            {"steps", fmt::format("{}", state_->block.steps)},
+                                                            {"seed", fmt::format("{}", state_->block.seed)}};
+  for (std::size_t i = 0; i < state_->names().size(); ++i) {
+    metadata.emplace_back("steps/" + state_->names()[i], fmt::format("{}", state_->block.param_steps[i]));
+    if (state_->block.gates[i] == 0) metadata.emplace_back("frozen/" + state_->names()[i], "1");
   }
   std::unordered_set<std::string_view> seen;
   for (const auto& [key, value] : extra) {
@@ -251,8 +281,9 @@ void ResidentTrainer::save(const std::string& path,
 
 std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std::string& path) {
   const io::SafeTensors file = io::read_safetensors(path);
-  Progress progress = read_progress(path, file.metadata, *state_->optimizer, state_->names);
+  Progress progress = read_progress(path, file.metadata, *state_->optimizer, state_->names());
   check_tensors(path, state_->checkpoint_tensors, file.tensors);
+  check_loss_scale(path, file.tensors, state_->update);
   std::unordered_map<std::string_view, const Array*> in_file;
   for (const auto& [name, value] : file.tensors) in_file.emplace(name, &value);
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
@@ -262,11 +293,13 @@ std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
     state_->memory().upload(tensor.resident, *in_file.at(tensor.in_file));
   }
-  state_->set_lr(progress.lr);
-  state_->steps = progress.steps;
-  state_->seed = progress.seed;
-  state_->param_steps = std::move(progress.param_steps);
-  std::ranges::copy(progress.gates, state_->gates.begin());
+  state_->pending = 0;
+  state_->skips_in_a_row = 0;
+  state_->block.set_lr(progress.lr);
+  state_->block.steps = progress.steps;
+  state_->block.seed = progress.seed;
+  state_->block.param_steps = std::move(progress.param_steps);
+  std::ranges::copy(progress.gates, state_->block.gates.begin());
   return std::move(progress.extra);
 }
 

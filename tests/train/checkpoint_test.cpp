@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "support/devices.h"
+#include "support/folder.h"
 #include "train/models.h"
 #include "wholestep/io.h"
 
@@ -11,26 +11,6 @@ namespace wholestep {
 namespace {
 
 using namespace testing;
-
-/// A folder of its own for each test, removed at the end.
-class Folder {
- public:
-  Folder() {
-    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::string name = std::string("wholestep-") + test->test_suite_name() + "-" + test->name();
-    std::ranges::replace(name, '/', '-');
-    path_ = std::filesystem::temp_directory_path() / name;
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 class Checkpoint : public OnEachDevice {
  protected:
@@ -164,8 +144,7 @@ TEST_P(Checkpoint, WithMetadataThatSaysNothingOrNonsenseIsRefused) {
     std::erase_if(metadata, [&](const auto& item) { return item.first == key; });
     if (!value.empty()) metadata.emplace_back(key, value);
     io::write_safetensors(path, tensors, metadata);
-    expect_error(ErrorCode::checkpoint_mismatch, {path},
-                 [&] { mine.load(path); });
+    expect_error(ErrorCode::checkpoint_mismatch, {path}, [&] { mine.load(path); });
   };
   for (const char* key : {"format", "version", "optimizer", "lr", "steps", "steps/fc1.bias"}) refuse(key, "");
   for (const char* value : {"x", "1x", "-1", "1.5", "99999999999999999999"}) refuse("steps", value);

@@ -47,10 +47,11 @@ inline Batch random_batch(int size, std::uint32_t seed) {
 inline NamedArrays small_values(std::uint64_t seed = 1) { return initial_values(small_classifier(1), seed); }
 
 inline ResidentTrainer small_trainer(const Optimizer& optimizer, const Device& device, int batch = 16,
-                                     std::vector<std::string> train = {}) {
+                                     std::vector<std::string> train = {}, const UpdateOptions& update = {},
+                                     Precision precision = Precision::f32) {
   const Graph graph = small_classifier(batch);
   if (train.empty()) train = trainable(graph);
-  return ResidentTrainer(graph, std::move(train), small_values(), optimizer, device);
+  return ResidentTrainer(graph, std::move(train), small_values(), optimizer, device, {.precision = precision}, update);
 }
 
 /// The same classifier in doubles, gradients written out by hand.

@@ -1,0 +1,76 @@
+#include "train/step_block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/step_graph.h"
+#include "wholestep/nn.h"
+
+namespace wholestep::train {
+
+StepBlock::StepBlock(std::vector<std::string> names, const std::vector<ParameterRule>& rules)
+    : param_steps(names.size(), 0), gates(names.size(), 1), names_(std::move(names)) {
+  for (std::size_t i = 0; i < names_.size(); ++i) index_.emplace(names_[i], i);
+  for (const ParameterRule& chosen : rules) rules_.push_back(chosen.rule);
+  for (const std::string& name : scalar_names(rules)) {
+    Scalar& made = scalars_.emplace_back(Scalar{scalars_input(name), {}, std::vector<float>(names_.size())});
+    for (const OptimizerRule* rule : rules_) {
+      auto& value = made.of_param.emplace_back();
+      for (StepScalar& scalar : rule->scalars()) {
+        if (scalar.name == name) value = std::move(scalar.value);
+      }
+    }
+  }
+}
+
+std::int64_t StepBlock::find(std::string_view name) const {
+  const auto found = index_.find(std::string(name));
+  return found == index_.end() ? -1 : static_cast<std::int64_t>(found->second);
+}
+
+void StepBlock::set_lr(double lr) {
+  if (!std::isfinite(lr) || lr < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate must be finite and at least 0, got {}", lr));
+  }
+  lr_ = lr;
+  lr_input_ = static_cast<float>(lr);
+}
+
+void StepBlock::attach(runtime::Program& program) const {
+  std::vector<std::pair<std::string, const void*>> block{{std::string(kLearningRate), &lr_input_},
+                                                         {std::string(kGates), gates.data()},
+                                                         {std::string(kCount), &count_},
+                                                         {std::string(kContinues), &continues_},
+                                                         {std::string(nn::kStepSeed), key_.words()}};
+  for (const Scalar& scalar : scalars_) block.emplace_back(scalar.input, scalar.values.data());
+  for (const auto& [name, address] : block) {
+    const auto named = [&](const auto& input) { return input.first == name; };
+    if (std::ranges::any_of(program.inputs(), named)) program.attach(name, address);
+  }
+}
+
+// Neighbours of one rule that were never frozen have the same value: it is computed once.
+void StepBlock::write(std::int64_t micro_batch, std::int64_t count) {
+  for (Scalar& scalar : scalars_) {
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      if (i > 0 && rules_[i] == rules_[i - 1] && param_steps[i] == param_steps[i - 1]) {
+        scalar.values[i] = scalar.values[i - 1];
+      } else if (scalar.of_param[i]) {
+        scalar.values[i] = static_cast<float>(scalar.of_param[i](param_steps[i] + 1));
+      }
+    }
+  }
+  constexpr int kStepBits = 40;  // of the key; the rest is the micro-batch
+  key_.set(seed, steps + (micro_batch << kStepBits));
+  continues_ = micro_batch > 0;
+  count_ = static_cast<float>(count);
+}
+
+void StepBlock::advance() {
+  for (std::size_t i = 0; i < names_.size(); ++i) param_steps[i] += gates[i];
+  ++steps;
+}
+
+}  // namespace wholestep::train
