@@ -11,4 +11,5 @@
 #include "wholestep/optim.h"
 #include "wholestep/session.h"
 #include "wholestep/trainer.h"
+#include "wholestep/training_session.h"
 #include "wholestep/types.h"

@@ -176,13 +176,7 @@ Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {
 }
 
 StepResult ResidentTrainer::State::step(const Inputs& inputs) {
-  if (pending > 0) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{} micro-batches are pending: step_accumulated takes their step, drop_accumulation forgets "
-                    "them",
-                    pending));
-  }
+  train::check_nothing_pending(pending);
   runtime::Program& program = *program_for(inputs).step;
   block.write();
   return take_step(program, inputs);
@@ -194,19 +188,8 @@ StepResult ResidentTrainer::State::take_step(runtime::Program& program, const In
     result.skipped = !result.values.back().as<bool>()[0];
     result.values.pop_back();
   }
-  if (!result.skipped) {
-    skips_in_a_row = 0;
-    block.advance();
-    return result;
-  }
-  ++skipped;
-  if (++skips_in_a_row < update.most_skips) return result;
-  throw Error(
-      ErrorCode::non_finite,
-      fmt::format("{} steps in a row were skipped since a gradient was NaN or infinite; parameters and optimizer "
-                  "state are those of step {}{}",
-                  skips_in_a_row, block.steps,
-                  update.loss_scaling ? fmt::format(", the loss scale is {}", loss_scale()) : ""));
+  block.count(!result.skipped, update);
+  return result;
 }
 
 double ResidentTrainer::State::loss_scale() const {
@@ -255,8 +238,7 @@ void ResidentTrainer::State::require_averages() const {
 void ResidentTrainer::State::restart_average(const std::string& name, const ArrayView& value) {
   if (!update.ema_decay) return;
   const TensorType& type = type_of(programs.front()->forward, name);
-  const std::vector<double> numbers = Array::from_bytes(type, value.data, value.bytes).to_doubles();
-  memory().upload(train::average_state(name), Array::from_doubles(train::average_type(type), numbers));
+  memory().upload(train::average_state(name), train::as_average(Array::from_bytes(type, value.data, value.bytes)));
 }
 
 Graph ResidentTrainer::State::evaluation_graph(const Graph& forward, Weights weights) const {
@@ -305,7 +287,7 @@ float ResidentTrainer::accumulate(const Inputs& inputs) { return state_->accumul
 std::int64_t ResidentTrainer::step_accumulated() { return state_->step_accumulated(); }
 std::int64_t ResidentTrainer::pending_accumulation() const { return state_->pending; }
 std::int64_t ResidentTrainer::drop_accumulation() { return std::exchange(state_->pending, 0); }
-std::int64_t ResidentTrainer::skipped_steps() const { return state_->skipped; }
+std::int64_t ResidentTrainer::skipped_steps() const { return state_->block.skipped_steps; }
 double ResidentTrainer::loss_scale() const { return state_->loss_scale(); }
 
 StepResult ResidentTrainer::forward_only(const Inputs& inputs, Weights weights) {

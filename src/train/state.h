@@ -79,8 +79,6 @@ struct ResidentTrainer::State {
   std::unique_ptr<runtime::Program> update_by_sums;  // made by the first accumulation; owns the sums
   train::Specialisation* accumulating = nullptr;     // whose micro-batches are pending
   std::int64_t pending = 0;
-  std::int64_t skipped = 0;  // steps, in all
-  std::int64_t skips_in_a_row = 0;
 };
 
 }  // namespace wholestep

@@ -68,9 +68,20 @@ void StepBlock::write(std::int64_t micro_batch, std::int64_t count) {
   count_ = static_cast<float>(count);
 }
 
-void StepBlock::advance() {
-  for (std::size_t i = 0; i < names_.size(); ++i) param_steps[i] += gates[i];
-  ++steps;
+void StepBlock::count(bool taken, const UpdateOptions& update) {
+  if (taken) {
+    for (std::size_t i = 0; i < names_.size(); ++i) param_steps[i] += gates[i];
+    ++steps;
+    skips_in_a_row = 0;
+    return;
+  }
+  ++skipped_steps;
+  if (++skips_in_a_row < update.most_skips) return;
+  throw Error(
+      ErrorCode::non_finite,
+      fmt::format("{} steps in a row were skipped since a gradient was NaN or infinite; parameters and optimizer "
+                  "state are those of step {}",
+                  skips_in_a_row, steps));
 }
 
 }  // namespace wholestep::train

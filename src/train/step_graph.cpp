@@ -210,6 +210,7 @@ std::string slot_state(std::string_view param, std::string_view slot) { return f
 
 std::string average_state(std::string_view param) { return fmt::format("{}/average", param); }
 TensorType average_type(const TensorType& param) { return {optim::update_dtype(param.dtype), param.shape}; }
+Array as_average(const Array& value) { return Array::from_doubles(average_type(value.type()), value.to_doubles()); }
 std::string sum_state(std::string_view param) { return fmt::format("{}/gradient_sum", param); }
 std::string gradient_input(std::string_view param) { return fmt::format("gradient/{}", param); }
 

@@ -30,6 +30,8 @@ std::string slot_state(std::string_view param, std::string_view slot);
 /// Its moving average, where UpdateOptions::ema_decay asks for one; in the dtype of its update.
 std::string average_state(std::string_view param);
 TensorType average_type(const TensorType& param);
+/// A parameter's value as an average.
+Array as_average(const Array& value);
 /// The sum of its gradients over micro-batches; in the dtype of its update.
 std::string sum_state(std::string_view param);
 /// The input of an update graph that takes its gradient.

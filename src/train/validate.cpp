@@ -124,6 +124,14 @@ UpdateOptions complete(UpdateOptions given, Precision precision) {
   return given;
 }
 
+void check_nothing_pending(std::int64_t pending) {
+  if (pending == 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} micro-batches are pending: step_accumulated takes their step, "
+                          "drop_accumulation forgets them",
+                          pending));
+}
+
 void check_same_model(const Graph& graph, const Graph& other) {
   check_same_signature(graph, other, "param");
   check_same_signature(graph, other, "state");

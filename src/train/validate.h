@@ -1,5 +1,6 @@
 #pragma once
 // What a trainer requires of a graph and of the values that it is given, checked before anything is made.
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ std::vector<ParameterRule> check_and_choose_rules(const Graph& graph, const std:
                                                   const NamedArrays& initial, const Optimizer& optimizer);
 /// `given` with the loss scaling that `precision` implies. Throws `invalid_argument` for an option outside its range.
 UpdateOptions complete(UpdateOptions given, Precision precision);
+/// Throws `invalid_argument` where micro-batches are pending.
+void check_nothing_pending(std::int64_t pending);
 /// Throws `checkpoint_mismatch` unless `other` has the parameters, states and number of outputs of `graph`.
 void check_same_model(const Graph& graph, const Graph& other);
 

@@ -294,7 +294,7 @@ std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std
     state_->memory().upload(tensor.resident, *in_file.at(tensor.in_file));
   }
   state_->pending = 0;
-  state_->skips_in_a_row = 0;
+  state_->block.skips_in_a_row = 0;
   state_->block.set_lr(progress.lr);
   state_->block.steps = progress.steps;
   state_->block.seed = progress.seed;

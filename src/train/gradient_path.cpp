@@ -1,0 +1,121 @@
+#include "train/gradient_path.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "graph/op.h"
+#include "passes/passes.h"
+#include "runtime/compile.h"
+#include "train/gradient_rules.h"
+#include "train/step_graph.h"
+#include "train/validate.h"
+
+namespace wholestep::train {
+namespace {
+
+// Where the update of a model on `device` runs.
+Device host_of(const Device& device) {
+  return device.name == "cpu" || device.name == "reference" ? device : Device::cpu();
+}
+
+}  // namespace
+
+GradientPath::GradientPath(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial,
+                           Optimizer optimizer, Device device, CompileOptions options, UpdateOptions update)
+    : forward_(passes::apply_precision(graph, options.precision)),
+      device_(std::move(device)),
+      options_(std::move(options)),
+      update_(complete(std::move(update), options_.precision)),
+      rules_(check_and_choose_rules(graph, train, initial, optimizer)),
+      optimizer_(std::move(optimizer)),
+      block_(std::move(train), rules_) {
+  options_.precision = Precision::f32;
+  block_.set_lr(optimizer_->lr());
+  // The names that the fused step reserves are reserved here too.
+  make_step_graph(forward_, block_.names(), rules_, update_);
+  gradients_ = compile(make_gradient_graph(forward_, block_.names(), update_), device_);
+  update_program_ =
+      compile(make_update_graph(forward_, block_.names(), rules_, update_, GradientsFrom::inputs), host_of(device_));
+  for (const auto& [name, value] : initial) {
+    gradients_->upload(name, value);
+    if (block_.find(name) < 0) continue;
+    update_program_->upload(name, value);
+    if (update_.ema_decay) update_program_->upload(average_state(name), as_average(value));
+  }
+  if (!update_.loss_scaling) return;
+  update_program_->upload(std::string(kLossScale), Array::scalar(static_cast<float>(update_.loss_scaling->initial)));
+  upload_from_host(std::string(kLossScale));
+}
+
+std::unique_ptr<runtime::Program> GradientPath::compile(const Graph& graph, const Device& device) const {
+  auto program = runtime::compile(graph, device, options_);
+  block_.attach(*program);
+  return program;
+}
+
+void GradientPath::upload_from_host(const std::string& name) {
+  gradients_->upload(name, update_program_->download(name));
+}
+
+bool GradientPath::update(const std::vector<ArrayView>& grads, std::int64_t count) {
+  block_.write(0, count);
+  Inputs inputs;
+  for (std::size_t i = 0; i < grads.size(); ++i) inputs.emplace_back(gradient_input(block_.names()[i]), grads[i]);
+  const std::vector<Array> outputs = update_program_->run(inputs);
+  for (const std::string& name : block_.names()) upload_from_host(name);
+  if (update_.loss_scaling) upload_from_host(std::string(kLossScale));
+  const bool applied = !may_skip(update_) || outputs.back().as<bool>()[0];
+  block_.count(applied, update_);
+  return applied;
+}
+
+StepResult GradientPath::step(const Inputs& inputs) {
+  check_nothing_pending(pending_);
+  block_.write();
+  StepResult result{gradients_->run(inputs)};
+  const auto first = result.values.end() - static_cast<std::ptrdiff_t>(block_.names().size());
+  const std::vector<ArrayView> grads(first, result.values.end());
+  result.skipped = !update(grads, 1);
+  result.values.erase(first, result.values.end());
+  return result;
+}
+
+float GradientPath::accumulate(const Inputs& inputs) {
+  if (!accumulate_) {
+    auto made = compile(make_accumulate_graph(forward_, block_.names(), update_), device_);
+    made->share_state_of(*gradients_);
+    accumulate_ = std::move(made);
+  }
+  block_.write(pending_);
+  const StepResult result{accumulate_->run(inputs)};
+  ++pending_;
+  return result.loss();
+}
+
+std::int64_t GradientPath::step_accumulated() {
+  if (pending_ == 0) return 0;
+  const std::int64_t count = std::exchange(pending_, 0);
+  std::vector<Array> sums;
+  for (const std::string& name : block_.names()) sums.push_back(accumulate_->download(sum_state(name)));
+  update({sums.begin(), sums.end()}, count);
+  return count;
+}
+
+OptimizerState GradientPath::optimizer_state() const {
+  OptimizerState out{{}, block_.steps, block_.param_steps};
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const std::string& name = block_.names()[i];
+    for (const OptimizerSlot& slot : rules_[i].rule->slots(forward_.node(forward_.find_id(name)).type)) {
+      out.entries.push_back({name, slot.name, update_program_->download(slot_state(name, slot.name))});
+    }
+  }
+  return out;
+}
+
+std::string GradientPath::explain() const {
+  return fmt::format("gradients of {} parameters on the device\n{}update with {} on the host\n{}", rules_.size(),
+                     gradients_->explain(), optimizer_->name(), update_program_->explain());
+}
+
+}  // namespace wholestep::train

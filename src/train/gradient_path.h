@@ -1,0 +1,51 @@
+#pragma once
+// Gradients on a device, the update on the host's CPU: the graph of a fused step in two parts.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/program.h"
+#include "train/step_block.h"
+#include "wholestep/trainer.h"
+
+namespace wholestep::train {
+
+class GradientPath {
+ public:
+  /// Takes what a ResidentTrainer takes. On the reference device the update, too, is interpreted.
+  GradientPath(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial, Optimizer optimizer,
+               Device device, CompileOptions options, UpdateOptions update);
+
+  // As those of ResidentTrainer.
+  StepResult step(const Inputs& inputs);
+  float accumulate(const Inputs& inputs);
+  std::int64_t step_accumulated();
+  std::int64_t pending_accumulation() const { return pending_; }
+  void set_lr(double lr) { block_.set_lr(lr); }
+  double lr() const { return block_.lr(); }
+  Array param(const std::string& name) const { return gradients_->download(name); }
+  OptimizerState optimizer_state() const;
+  std::int64_t steps() const { return block_.steps; }
+  std::string explain() const;
+
+ private:
+  std::unique_ptr<runtime::Program> compile(const Graph& graph, const Device& device) const;
+  /// Moves the parameters on the host by `grads`, sums over `count` micro-batches, and uploads them. False where the
+  /// step was skipped.
+  bool update(const std::vector<ArrayView>& grads, std::int64_t count);
+  void upload_from_host(const std::string& name);
+
+  Graph forward_;  // with the precision asked for
+  Device device_;
+  CompileOptions options_;
+  UpdateOptions update_;
+  std::vector<ParameterRule> rules_;
+  Optimizer optimizer_;
+  StepBlock block_;
+  std::unique_ptr<runtime::Program> gradients_, update_program_;
+  std::unique_ptr<runtime::Program> accumulate_;  // made when first needed
+  std::int64_t pending_ = 0;
+};
+
+}  // namespace wholestep::train
