@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numbers>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -77,17 +78,36 @@ struct Node {
   std::string name;  ///< of an input, parameter or state; empty otherwise
 };
 
-/// How a parameter starts, see `initial_values`.
+/// Which side of a weight keeps its variance, see `Init`.
+enum class Fan { in, out };
+
+/// How a parameter starts, see `initial_values`. The fans of a weight [in, out] are its extents; those of a kernel
+/// [out, in, spatial...] are in and out times the spatial elements.
 struct Init {
-  enum class Kind { zeros, ones, constant, uniform, normal };
+  enum class Kind {
+    zeros, ones, constant, uniform, normal, truncated_normal, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal
+  };
   Kind kind = Kind::zeros;
-  double a = 0;  ///< the constant; the low end of uniform; the mean of normal
-  double b = 0;  ///< the high end of uniform; the standard deviation of normal
+  double a = 0;  ///< the constant; the low end of uniform; the mean of a normal; else the gain
+  double b = 0;  ///< the high end of uniform; the standard deviation of a normal; Kaiming: 0 for Fan::in, 1 for Fan::out
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 0, 0}; }
   static Init constant(double value) { return {Kind::constant, value, 0}; }
   static Init uniform(double low, double high) { return {Kind::uniform, low, high}; }
   static Init normal(double mean, double stddev) { return {Kind::normal, mean, stddev}; }
+  /// Normal, drawn again where it is more than two standard deviations from the mean.
+  static Init truncated_normal(double mean, double stddev) { return {Kind::truncated_normal, mean, stddev}; }
+  /// Glorot and Bengio, 2010: uniform in +-gain sqrt(6 / (fan_in + fan_out)). Rank >= 2, as all below.
+  static Init xavier_uniform(double gain = 1) { return {Kind::xavier_uniform, gain, 0}; }
+  /// Glorot and Bengio, 2010: normal, standard deviation gain sqrt(2 / (fan_in + fan_out)).
+  static Init xavier_normal(double gain = 1) { return {Kind::xavier_normal, gain, 0}; }
+  /// He et al., 2015: uniform in +-gain sqrt(3 / fan). The gain sqrt(2) is for ReLU.
+  static Init kaiming_uniform(Fan fan = Fan::in, double gain = std::numbers::sqrt2) { return {Kind::kaiming_uniform, gain, fan == Fan::out ? 1.0 : 0.0}; }
+  /// He et al., 2015: normal, standard deviation gain / sqrt(fan).
+  static Init kaiming_normal(Fan fan = Fan::in, double gain = std::numbers::sqrt2) { return {Kind::kaiming_normal, gain, fan == Fan::out ? 1.0 : 0.0}; }
+  /// Saxe et al., 2014: as a matrix [first extent, the others], gain times orthonormal rows or columns, whichever are fewer: the Q of
+  /// a normal matrix, R with a positive diagonal.
+  static Init orthogonal(double gain = 1) { return {Kind::orthogonal, gain, 0}; }
 };
 
 /// The `Init` of a node of op "param". Throws `invalid_graph` where its attributes are not those of one.

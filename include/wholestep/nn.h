@@ -2,6 +2,7 @@
 // Layers and models, built with the graph builder alone.
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,9 +10,10 @@
 
 namespace wholestep::nn {
 
-/// x [..., in] times `<name>.weight` [in, out] plus `<name>.bias` [out]. Both start uniform in +-1/sqrt(in), as PyTorch's.
+/// x [..., in] times `<name>.weight` [in, out] plus `<name>.bias` [out]. Both start uniform in +-1/sqrt(in), as PyTorch's,
+/// the weight as `weight` says where that is given.
 /// Throws `shape_mismatch` for a scalar x, `duplicate_name`.
-Tensor linear(Graph& graph, const std::string& name, Tensor x, std::int64_t out, bool bias = true);
+Tensor linear(Graph& graph, const std::string& name, Tensor x, std::int64_t out, bool bias = true, std::optional<Init> weight = {});
 
 /// Inputs that say where in training a run is. A trainer gives them itself; whoever compiles such a graph with `Session` gives
 /// them as any other input.

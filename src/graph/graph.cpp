@@ -116,7 +116,7 @@ Tensor Graph::input(const std::string& name, Shape shape, DType dtype) {
 
 Tensor Graph::param(const std::string& name, Shape shape, DType dtype, Init init) {
   Attrs attrs;
-  add_init(name, init, attrs);
+  add_init(name, shape, init, attrs);
   return declare("param", name, {dtype, std::move(shape)}, std::move(attrs));
 }
 

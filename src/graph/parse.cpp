@@ -391,6 +391,7 @@ class GraphReader {
       if (attrs.items().size() != 3) in_.fail_at(start, "a param has the attributes init, a and b");
       Node node;
       node.name = name;
+      node.type = type;
       node.attrs = std::move(attrs);
       return graph.param(name, type.shape, type.dtype, init_of(node));
     }

@@ -1,34 +1,104 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "core/random.h"
+#include "graph/init.h"
 #include "wholestep/graph.h"
 
 namespace wholestep {
 namespace {
 
-Array initial_value(const Node& param, std::uint64_t seed) {
-  const Init init = init_of(param);
-  std::vector<double> values(static_cast<std::size_t>(num_elements(param.type.shape)));
-  random::Stream stream(seed, random::hash_name(param.name.data(), param.name.size()));
-  const auto fill = [&](const auto& next) { std::generate(values.begin(), values.end(), next); };
+double dot(const double* a, const double* b, std::size_t size) {
+  double sum = 0;
+  for (std::size_t i = 0; i < size; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Makes `count` vectors of length `size` orthonormal, in place: Gram and Schmidt, twice, which leaves nothing of what
+/// rounding left (Giraud et al., 2005). It divides by positive norms alone, so R has a positive diagonal.
+void orthonormalise(double* vectors, std::size_t count, std::size_t size) {
+  for (std::size_t j = 0; j < count; ++j) {
+    double* vector = vectors + j * size;
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t i = 0; i < j; ++i) {
+        const double* earlier = vectors + i * size;
+        const double part = dot(earlier, vector, size);
+        for (std::size_t k = 0; k < size; ++k) vector[k] -= part * earlier[k];
+      }
+      const double norm = std::sqrt(dot(vector, vector, size));
+      for (std::size_t k = 0; k < size; ++k) vector[k] /= norm;
+    }
+  }
+}
+
+std::vector<double> orthogonal(const Shape& shape, double gain, random::Stream& stream) {
+  const auto elements = static_cast<std::size_t>(num_elements(shape));
+  std::vector<double> vectors(elements), values(elements);
+  if (elements == 0) return values;
+  const auto rows = static_cast<std::size_t>(shape[0]);
+  const std::size_t columns = elements / rows, count = std::min(rows, columns), size = std::max(rows, columns);
+  std::ranges::generate(vectors, [&] { return stream.normal(); });
+  orthonormalise(vectors.data(), count, size);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      values[r * columns + c] = gain * (rows >= columns ? vectors[c * size + r] : vectors[r * size + c]);
+    }
+  }
+  return values;
+}
+
+std::vector<double> draw(const Init& init, const Shape& shape, random::Stream& stream) {
+  std::vector<double> values(static_cast<std::size_t>(num_elements(shape)));
+  const auto fill = [&](const auto& next) {
+    std::ranges::generate(values, next);
+    return values;
+  };
+  const auto uniform = [&](double low, double high) {
+    return fill([&] { return low + (high - low) * stream.uniform(); });
+  };
+  const auto normal = [&](double mean, double stddev) { return fill([&] { return mean + stddev * stream.normal(); }); };
+  const auto mean_fan = [&] { return (fans_of(shape).in + fans_of(shape).out) / 2; };
+  const auto fan = [&] { return init.b == 0 ? fans_of(shape).in : fans_of(shape).out; };
   switch (init.kind) {
     case Init::Kind::zeros:
       break;
     case Init::Kind::ones:
-      fill([] { return 1.0; });
-      break;
+      return fill([] { return 1.0; });
     case Init::Kind::constant:
-      fill([&] { return init.a; });
-      break;
+      return fill([&] { return init.a; });
     case Init::Kind::uniform:
-      fill([&] { return init.a + (init.b - init.a) * stream.uniform(); });
-      break;
+      return uniform(init.a, init.b);
     case Init::Kind::normal:
-      fill([&] { return init.a + init.b * stream.normal(); });
-      break;
+      return normal(init.a, init.b);
+    case Init::Kind::truncated_normal:
+      return fill([&] {
+        double x;
+        do x = stream.normal();
+        while (std::fabs(x) > 2);
+        return init.a + init.b * x;
+      });
+    case Init::Kind::xavier_uniform: {
+      const double bound = init.a * std::sqrt(3 / mean_fan());
+      return uniform(-bound, bound);
+    }
+    case Init::Kind::xavier_normal:
+      return normal(0, init.a / std::sqrt(mean_fan()));
+    case Init::Kind::kaiming_uniform: {
+      const double bound = init.a * std::sqrt(3 / fan());
+      return uniform(-bound, bound);
+    }
+    case Init::Kind::kaiming_normal:
+      return normal(0, init.a / std::sqrt(fan()));
+    case Init::Kind::orthogonal:
+      return orthogonal(shape, init.a, stream);
   }
-  return Array::from_doubles(param.type, values);
+  return values;
+}
+
+Array initial_value(const Node& param, std::uint64_t seed) {
+  random::Stream stream(seed, random::hash_name(param.name.data(), param.name.size()));
+  return Array::from_doubles(param.type, draw(init_of(param), param.type.shape, stream));
 }
 
 }  // namespace

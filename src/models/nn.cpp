@@ -6,7 +6,8 @@
 
 namespace wholestep::nn {
 
-Tensor linear(Graph& graph, const std::string& name, Tensor x, std::int64_t out, bool bias) {
+Tensor linear(Graph& graph, const std::string& name, Tensor x, std::int64_t out, bool bias,
+              std::optional<Init> weight) {
   if (!x.valid() || x.rank() == 0) {
     throw Error(ErrorCode::shape_mismatch, "linear '" + name + "': expected x [..., in], got " +
                                                (x.valid() ? to_string(x.type()) : std::string("a tensor of no graph")));
@@ -21,8 +22,8 @@ Tensor linear(Graph& graph, const std::string& name, Tensor x, std::int64_t out,
     throw Error(ErrorCode::duplicate_name, "linear '" + name + "': '" + name + ".bias' exists already");
   }
   const double bound = in > 0 ? 1 / std::sqrt(static_cast<double>(in)) : 0;
-  Tensor weight = graph.param(name + ".weight", {in, out}, dtype, Init::uniform(-bound, bound));
-  Tensor y = x.rank() == 1 ? reshape(matmul(unsqueeze(x, 0), weight), {out}) : matmul(x, weight);
+  Tensor w = graph.param(name + ".weight", {in, out}, dtype, weight.value_or(Init::uniform(-bound, bound)));
+  Tensor y = x.rank() == 1 ? reshape(matmul(unsqueeze(x, 0), w), {out}) : matmul(x, w);
   if (!bias) return y;
   return add(y, graph.param(name + ".bias", {out}, dtype, Init::uniform(-bound, bound)));
 }

@@ -32,9 +32,9 @@ Literal literal(Array array) { return std::make_shared<const Array>(std::move(ar
 void register_sources(OpTable& table) {
   table.add(named_source("input", "A value given at each run."));
   OpDef param = named_source("param", "A value that lives on the device and can be trained.");
-  param.attrs.push_back({"init", "how it starts: zeros, ones, constant, uniform or normal"});
-  param.attrs.push_back({"a", "the constant, the low end or the mean"});
-  param.attrs.push_back({"b", "the high end or the standard deviation"});
+  param.attrs.push_back({"init", "how it starts: zeros, ones, constant, uniform, normal, ..."});
+  param.attrs.push_back({"a", "the constant, the low end, the mean or the gain"});
+  param.attrs.push_back({"b", "the high end, the standard deviation or the fan"});
   table.add(std::move(param));
   table.add(
       named_source("state", "A value that lives on the device and is moved by updates alone; it starts as zeros."));
