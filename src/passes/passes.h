@@ -20,16 +20,20 @@ Graph simplify(const Graph& graph);
 /// Replaces composites by primitives, those for which `keep` is true excepted.
 Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {});
 
+/// Makes products of bf16 and f16 matrices f32 products of widened operands, rounded to the type that they had.
+Graph widen_products(const Graph& graph);
 /// Cuts float matrix products whose depth is large beside their result into pieces along the depth, and sums these.
 Graph split_depth(const Graph& graph);
 
-/// Has f32 values computed as `precision` says, by `compute_in_of` each op; casts where types meet. The signature, outputs
-/// and updates keep their types. Not of the pipeline: what it gives is the graph that a program is compiled from.
+/// Has f32 values computed as `precision` says, by `compute_in_of` each op; casts where types meet. The signature,
+/// outputs and updates keep their types. Not of the pipeline: what it gives is the graph that a program is compiled
+/// from.
 Graph apply_precision(const Graph& graph, Precision precision);
 
 struct Pass {
   std::string name;
   std::function<Graph(const Graph&)> run;
+  bool widens = false;  // left out for devices that multiply bf16 and f16 themselves
 };
 
 /// What every program goes through, in order. After it, only primitives are left.

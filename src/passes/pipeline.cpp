@@ -11,7 +11,8 @@ const std::vector<Pass>& pipeline() {
       {"eliminate_dead", eliminate_dead},   {"simplify", simplify},
       {"share_common", share_common},       {"decompose", [](const Graph& graph) { return decompose(graph); }},
       {"simplify_primitives", simplify},    {"share_primitives", share_common},
-      {"eliminate_unused", eliminate_dead}, {"split_depth", split_depth},
+      {"eliminate_unused", eliminate_dead}, {"widen_products", widen_products, true},
+      {"split_depth", split_depth},
   };
   return passes;
 }

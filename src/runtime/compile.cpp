@@ -51,6 +51,7 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
   Lowered out{source, source, {}, {}};
   if (backend.consumes() == backend::Consumes::plan) {
     for (const passes::Pass& pass : passes::pipeline()) {
+      if (pass.widens && backend.target().multiplies_halves) continue;
       out.graph = timed(out.stages, pass.name, [&] { return pass.run(out.graph); });
       if (options.verify) verify(out.graph);
     }

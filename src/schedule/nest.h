@@ -86,6 +86,7 @@ struct Target {
   int vector_bytes = 16;
   int vector_registers = 16;
   bool has_fma = false;
+  bool multiplies_halves = false;  // bf16 and f16 faster than f32
   std::int64_t l1_bytes = 32 << 10;
   std::int64_t l2_bytes = 512 << 10;
 };

@@ -96,6 +96,19 @@ TEST(Decompose, KeepsTheOpsThatItIsToldTo) {
   EXPECT_TRUE(kept.nodes_of("reduce_mean").empty());
 }
 
+TEST(WidenProducts, GivesTheSameNumbers) {
+  for (const DType dtype : {bf16, f16}) {
+    Graph graph;
+    const Tensor a = remainder_of(graph.input("a", {3, 20}, dtype)), b = graph.input("b", {5, 20}, dtype);
+    const Tensor product = matmul(a, remainder_of(b), false, true);
+    graph.set_outputs({product, product + 1.0});
+    const Graph wide = widen_products(graph);
+    EXPECT_TRUE(std::ranges::none_of(
+        wide.nodes(), [&](const Node& node) { return node.op->name == "matmul" && node.type.dtype == dtype; }));
+    expect_same(evaluate(graph, 1), evaluate(wide, 1));
+  }
+}
+
 TEST(SplitDepth, SumsPiecesOfALongProductInEveryLayout) {
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/devices.h"
 #include "wholestep/ops.h"
 
@@ -305,6 +307,29 @@ TEST_P(Program, GivesTheSameBitsWithoutFusion) {
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].same_bits(b[i]));
   }
   EXPECT_TRUE(fused.get_param("w").same_bits(plain.get_param("w")));
+}
+
+TEST_P(Program, MultipliesBf16MatricesOfEveryLayoutAndOddDepth) {
+  for (const std::int64_t depth : {1, 2, 7, 600}) {
+    for (const int layout : {0, 1, 2, 3}) {
+      const bool ta = (layout & 1) != 0, tb = (layout & 2) != 0;
+      Graph graph;
+      const Tensor a = graph.input("a", ta ? Shape{depth, 3} : Shape{3, depth}, bf16);
+      const Tensor b = graph.input("b", tb ? Shape{19, depth} : Shape{depth, 19}, bf16);
+      graph.set_outputs({matmul(a, b, ta, tb), matmul(cast(a, f64), cast(b, f64), ta, tb)});
+      std::vector<double> left, right;
+      for (std::int64_t i = 0; i < 3 * depth; ++i) left.push_back(static_cast<double>(i % 17 - 8) / 8);
+      for (std::int64_t i = 0; i < 19 * depth; ++i) right.push_back(static_cast<double>(i % 23 - 11) / 4);
+      const Array left_array = Array::from_doubles(a.type(), left), right_array = Array::from_doubles(b.type(), right);
+      for (const bool flush : {true, false}) {
+        CompiledGraph program = Session(GetParam()).compile(graph, {.flush_subnormals = flush});
+        const std::vector<Array> out = program.run({{"a", left_array}, {"b", right_array}});
+        const std::vector<double> got = out[0].to_doubles(), exact = out[1].to_doubles();
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], exact[i], std::fabs(exact[i]) / 256 + 1e-6) << "depth " << depth << " layout " << layout;
+      }
+    }
+  }
 }
 
 TEST_P(Program, NamesItsInputsAndDevice) {
