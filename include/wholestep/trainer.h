@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "wholestep/array.h"
+#include "wholestep/dataset.h"
 #include "wholestep/device.h"
 #include "wholestep/graph.h"
 #include "wholestep/optim.h"
@@ -101,6 +102,15 @@ class ResidentTrainer {
   StepResult step(const Inputs& inputs);
   /// One step per batch; their losses. All batches are checked before the first step.
   std::vector<float> run(std::span<const Inputs> batches);
+  /// `n` steps on batches of `dataset`, whose rows the program itself gathers; their losses. Step s, counted from 0 as `steps()` does,
+  /// takes batch s % b of epoch s / b, b being the number of batches in an epoch, the last of which may be smaller: so a resumed run goes
+  /// on where it was. A step that is skipped is taken again. The dataset stays in memory until another is used. Throws before the first
+  /// step `invalid_argument` (n or a batch size below 0; micro-batches are pending), `missing_input`, `unknown_name`, `dtype_mismatch`,
+  /// `shape_mismatch` (also where no program takes a batch size), `index_out_of_range`, `device_unavailable`; during one, as `step` and
+  /// as `set_lr`.
+  std::vector<float> run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& options = {});
+  /// A dataset on this trainer's device, checked against its graph: throws as the constructor of `DeviceDataset`, and as `run`.
+  DeviceDataset upload(const Inputs& arrays) const;
 
   /// The loss of a micro-batch, whose gradients are added to those of the ones before it. Weights, optimizer state and counters do not
   /// move; states that the graph updates itself do, once per micro-batch. Throws as `step`, and `shape_mismatch` where the inputs have
@@ -121,6 +131,11 @@ class ResidentTrainer {
   /// `[loss, aux...]` by a program without backward or update, compiled when first called for these shapes; moves nothing, states that
   /// the graph updates itself included. Throws `invalid_argument` where averages are asked for and not kept.
   StepResult forward_only(const Inputs& inputs, Weights weights = Weights::trained);
+  /// `forward_only` over all examples of `dataset`, in its order and in batches of `batch` (0: as `run`), summed up on the device in f64
+  /// and i64: one number per output comes back. Throws as `run`.
+  Evaluation evaluate(const DeviceDataset& dataset, Weights weights = Weights::trained, std::int64_t batch = 0);
+  /// The same over batches given. All are checked before the first. Throws `invalid_argument` where there are none, and as `forward_only`.
+  Evaluation evaluate(std::span<const Inputs> batches, Weights weights = Weights::trained);
 
   /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or negative.
   void set_lr(double lr);
@@ -138,7 +153,7 @@ class ResidentTrainer {
   std::int64_t steps() const;
   const Device& device() const;
   bool is_resident() const;
-  /// Report of the step program.
+  /// Report of the step program, and of those that take batches from datasets.
   std::string explain() const;
   const ProgramStats& stats() const;
 

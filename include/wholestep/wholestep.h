@@ -2,6 +2,7 @@
 /// All of wholestep.
 #include "wholestep/array.h"
 #include "wholestep/data.h"
+#include "wholestep/dataset.h"
 #include "wholestep/device.h"
 #include "wholestep/error.h"
 #include "wholestep/graph.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/random.h"
+#include "data/order.h"
 #include "wholestep/data.h"
 #include "wholestep/error.h"
 #include "wholestep/io.h"
@@ -89,10 +89,8 @@ std::int64_t ImageSet::classes() const {
 }
 
 ImageSet ImageSet::shuffled(std::uint64_t seed, std::uint64_t epoch) const {
-  const std::string name = fmt::format("shuffle of epoch {}", epoch);
-  random::Stream stream(seed, random::hash_name(name.data(), name.size()));
   std::vector<std::int64_t> order = *order_;
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[stream.below(i)]);
+  shuffle(order, seed, epoch);
   ImageSet result = *this;
   result.order_ = std::make_shared<const std::vector<std::int64_t>>(std::move(order));
   return result;

@@ -124,6 +124,14 @@ std::string Program::explain() const {
   out += fmt::format("bytes: {} resident, {} scratch (largest live set {})\n", stats_.resident_bytes,
                      stats_.scratch_bytes, stats_.largest_live_bytes);
 
+  std::size_t given = 0, attached = 0, bound = 0;
+  for (const Input& input : inputs_) {
+    (input.expected() ? given : input.handle ? bound : attached) += num_bytes(input.type);
+  }
+  out += fmt::format(
+      "uploaded per run: {} bytes of inputs, {} bytes of the step block; {} bytes of inputs stay on the device\n",
+      given, attached, bound);
+
   std::vector<std::string> outputs;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     outputs.push_back(

@@ -239,6 +239,18 @@ void Program::attach(const std::string& name, const void* data) {
   expect_remaining_inputs();
 }
 
+void Program::bind_memory(const std::string& name, std::shared_ptr<backend::DeviceBuffer> memory) {
+  Input* input = find_input(name);
+  if (!input) refuse_name(name);
+  if (memory->bytes() != num_bytes(input->type)) {
+    throw Error(ErrorCode::internal, fmt::format("{} of {} bound to {} bytes of memory", input->label,
+                                                 to_string(input->type), memory->bytes()));
+  }
+  input->handle = std::move(memory);
+  executable_->bind(input->buffer, input->handle);
+  expect_remaining_inputs();
+}
+
 void Program::feed_handles() {
   for (const Feed& feed : feeds_) {
     OutputBuffer& from = output_buffers_[feed.memory];

@@ -42,6 +42,10 @@ class Program {
   /// given to `run`. What changes each step in a way that the caller does not see is passed so.
   void attach(const std::string& name, const void* data);
 
+  /// Input `name` is from now on read from `memory`, which has its size and, where the input holds indices, none out of
+  /// range; it is no longer given to `run`.
+  void bind_memory(const std::string& name, std::shared_ptr<backend::DeviceBuffer> memory);
+
   /// True if `inputs` are exactly the inputs of this program, by name and type (values are not looked at).
   bool accepts(const Inputs& inputs);
   /// Throws what `run` would throw for `inputs`.

@@ -325,8 +325,12 @@ bool ResidentTrainer::is_resident() const { return state_->memory().is_resident(
 const ProgramStats& ResidentTrainer::stats() const { return state_->memory().stats(); }
 
 std::string ResidentTrainer::explain() const {
-  return fmt::format("trains {} parameters with {}\n{}", state_->names().size(), state_->optimizer->name(),
-                     state_->memory().explain());
+  std::string report = fmt::format("trains {} parameters with {}\n{}", state_->names().size(),
+                                   state_->optimizer->name(), state_->memory().explain());
+  for (const auto& made : state_->dataset_steps) {
+    report += fmt::format("\non datasets, {} rows a step\n{}", made->rows.size(), made->program->explain());
+  }
+  return report;
 }
 
 }  // namespace wholestep

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "train/dataset_programs.h"
 #include "train/step_block.h"
 #include "wholestep/trainer.h"
 
@@ -23,6 +24,7 @@ struct Specialisation {
   // Made when first needed:
   std::unique_ptr<runtime::Program> accumulate;
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate;  // by Weights
+  std::array<std::unique_ptr<runtime::Program>, 2> evaluate_sums;
 };
 
 /// A tensor of a checkpoint: its name in the file, and the parameter or state that it holds.
@@ -54,6 +56,19 @@ struct ResidentTrainer::State {
   float accumulate(const Inputs& inputs);
   std::int64_t step_accumulated();
   StepResult evaluate(const Inputs& inputs, Weights weights);
+  /// How `dataset` falls into batches of `batch` examples, or of the graph's own size for 0. Throws as `run`.
+  train::Batching check(const DeviceDataset& dataset, std::int64_t batch);
+  /// The graph, as given or built, that takes `batch` examples. Throws `shape_mismatch` where there is none.
+  Graph forward_for(const DeviceDataset& dataset, std::int64_t batch) const;
+  train::RowsProgram& step_program(const DeviceDataset& dataset, std::int64_t batch);
+  std::vector<float> run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& how);
+  Evaluation evaluate(const DeviceDataset& dataset, Weights weights, std::int64_t batch);
+  Evaluation evaluate(std::span<const Inputs> batches, Weights weights);
+  /// All programs that sum outputs share the sums of the first.
+  void share_sums(runtime::Program& program);
+  void clear_sums();
+  Evaluation read_sums(std::int64_t examples) const;
+
   /// The graph of an evaluation. Throws `invalid_argument` where averages are asked for and not kept.
   Graph evaluation_graph(const Graph& forward, Weights weights) const;
   double loss_scale() const;
@@ -79,6 +94,12 @@ struct ResidentTrainer::State {
   std::unique_ptr<runtime::Program> update_by_sums;  // made by the first accumulation; owns the sums
   train::Specialisation* accumulating = nullptr;     // whose micro-batches are pending
   std::int64_t pending = 0;
+
+  train::RowsPrograms dataset_steps;
+  std::array<train::RowsPrograms, 2> dataset_evaluations;  // by Weights
+  std::optional<DeviceDataset> checked;                    // fits the graph
+  train::EpochOrder epoch_order;
+  runtime::Program* sums = nullptr;  // owns the sums of evaluations
 };
 
 }  // namespace wholestep
