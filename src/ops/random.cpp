@@ -52,23 +52,24 @@ void evaluate_bits(const EvalArgs& args) {
   }
 }
 
-// Words are i64 below 2^32, so that a product of two is one multiplication of halves wherever a machine has that.
+// A word is the lower half of an i64, whose upper half means nothing. Masked in front of a multiplication alone, so
+// that this is one of halves wherever a machine has that.
 Scalar low_word(Scalar x) {
   auto& exprs = x.exprs();
   return {exprs, exprs.binary(BinaryOp::bit_and, x.id(), exprs.constant(static_cast<double>(kWord - 1), DType::i64))};
 }
-Scalar high_word(Scalar x) { return low_word(elementwise::apply(BinaryOp::shift_right, x, x.constant(32))); }
+Scalar high_word(Scalar x) { return elementwise::apply(BinaryOp::shift_right, x, x.constant(32)); }
 Scalar exclusive_or(Scalar a, Scalar b) { return elementwise::apply(BinaryOp::bit_xor, a, b); }
 
 // `random::philox` as expressions.
 std::array<Scalar, 4> philox(std::array<Scalar, 4> counter, std::array<Scalar, 2> key) {
   constexpr int kRounds = 10;
   for (int round = 0; round < kRounds; ++round) {
-    const Scalar even = counter[0] * counter[0].constant(0xD2511F53);
-    const Scalar odd = counter[2] * counter[2].constant(0xCD9E8D57);
-    counter = {exclusive_or(exclusive_or(high_word(odd), counter[1]), key[0]), low_word(odd),
-               exclusive_or(exclusive_or(high_word(even), counter[3]), key[1]), low_word(even)};
-    key = {low_word(key[0] + key[0].constant(0x9E3779B9)), low_word(key[1] + key[1].constant(0xBB67AE85))};
+    const Scalar even = low_word(counter[0]) * counter[0].constant(0xD2511F53);
+    const Scalar odd = low_word(counter[2]) * counter[2].constant(0xCD9E8D57);
+    counter = {exclusive_or(high_word(odd), exclusive_or(counter[1], key[0])), odd,
+               exclusive_or(high_word(even), exclusive_or(counter[3], key[1])), even};
+    key = {key[0] + key[0].constant(0x9E3779B9), key[1] + key[1].constant(0xBB67AE85)};
   }
   return counter;
 }
@@ -79,7 +80,7 @@ loops::ExprId lower_bits(LowerContext& ctx, const loops::Index& at) {
   const auto stream = static_cast<double>(node.attrs.get<std::int64_t>("stream"));
   const DType dtype = node.type.dtype;
   const auto key = [&](std::int64_t i) {
-    return low_word({exprs, exprs.cast(ctx.operand(0, {loops::Affine(i)}), DType::i64)});
+    return Scalar{exprs, exprs.cast(ctx.operand(0, {loops::Affine(i)}), DType::i64)};
   };
   const Scalar position{exprs, exprs.index(loops::flatten(at, node.type.shape))};
   const Scalar per_block = position.constant(words_of(dtype) == 1 ? 2 : 1);  // logarithm of elements in a block
@@ -98,7 +99,8 @@ loops::ExprId lower_bits(LowerContext& ctx, const loops::Index& at) {
   }
   const Scalar odd = position_has(1);
   const Scalar high = elementwise::select(odd, words[3], words[1]), low = elementwise::select(odd, words[2], words[0]);
-  return elementwise::apply(BinaryOp::bit_or, elementwise::apply(BinaryOp::shift_left, high, high.constant(32)), low)
+  return elementwise::apply(BinaryOp::bit_or, elementwise::apply(BinaryOp::shift_left, high, high.constant(32)),
+                            low_word(low))
       .id();
 }
 
