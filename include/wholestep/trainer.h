@@ -31,7 +31,7 @@ struct LossScaling {
 struct UpdateOptions {
   /// On without being asked for where CompileOptions::precision computes in f16.
   std::optional<LossScaling> loss_scaling;
-  /// A step with a NaN or infinity in a gradient changes nothing but the loss scale. Implied by loss scaling.
+  /// A step with a NaN or infinity in a gradient moves nothing but the loss scale and `steps()`. Implied by loss scaling.
   bool skip_non_finite = false;
   /// So many skipped steps in a row are an error (`non_finite`). At least 1.
   std::int64_t most_skips = 1000;
@@ -67,7 +67,8 @@ struct OptimizerState {
   };
   std::vector<Entry> entries;
   std::int64_t steps = 0;                       ///< steps of the trainer
-  std::vector<std::int64_t> param_steps;        ///< steps of each trainable parameter (fewer where it was frozen)
+  std::vector<std::int64_t> param_steps;        ///< steps of each trainable parameter (fewer where it was frozen or steps were skipped)
+  std::string optimizer;                        ///< whose it is; empty where that is not said
 };
 
 /// Trains with forward, backward and update compiled into one program whose state stays on the device.
@@ -104,7 +105,7 @@ class ResidentTrainer {
   std::vector<float> run(std::span<const Inputs> batches);
   /// `n` steps on batches of `dataset`, whose rows the program itself gathers; their losses. Step s, counted from 0 as `steps()` does,
   /// takes batch s % b of epoch s / b, b being the number of batches in an epoch, the last of which may be smaller: so a resumed run goes
-  /// on where it was. A step that is skipped is taken again. The dataset stays in memory until another is used. Throws before the first
+  /// on where it was. The dataset stays in memory until another is used. Throws before the first
   /// step `invalid_argument` (n or a batch size below 0; micro-batches are pending), `missing_input`, `unknown_name`, `dtype_mismatch`,
   /// `shape_mismatch` (also where no program takes a batch size), `index_out_of_range`, `device_unavailable`; during one, as `step` and
   /// as `set_lr`.
@@ -149,7 +150,7 @@ class ResidentTrainer {
   bool is_frozen(const std::string& name) const;
 
   const std::vector<std::string>& trainable() const;
-  /// Steps taken.
+  /// Steps taken, skipped ones included: where in its data a run is.
   std::int64_t steps() const;
   const Device& device() const;
   bool is_resident() const;
@@ -166,7 +167,7 @@ class ResidentTrainer {
   /// Overwrites parameters, trained or fixed; their averages begin anew as these values. All or nothing. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
   void set_params(const Inputs& values);
   OptimizerState optimizer_state() const;
-  /// All or nothing. Throws `checkpoint_mismatch` where entries are not exactly those of this optimizer, or counts are not in
+  /// All or nothing. Throws `checkpoint_mismatch` where it is another optimizer's, entries are not exactly those of this one, or counts are not in
   /// 0 <= param_steps <= steps.
   void restore_optimizer_state(const OptimizerState& state);
 

@@ -86,9 +86,11 @@ class TrainingSession {
   Array param(const std::string& name) const;
   /// Current values of all parameters, in order of definition.
   NamedArrays params() const;
+  /// Moving averages of the trainable parameters, as `ResidentTrainer::averages`.
+  NamedArrays averages() const;
   /// Slots of the optimizer and step counts, as `ResidentTrainer::optimizer_state`.
   OptimizerState optimizer_state() const;
-  /// Steps taken.
+  /// Steps taken, skipped ones included.
   std::int64_t steps() const;
   /// What it was built with, policies included; `lr` as it was then.
   const TrainConfig& config() const;

@@ -65,9 +65,9 @@ bool GradientPath::update(const std::vector<ArrayView>& grads, std::int64_t coun
   const std::vector<Array> outputs = update_program_->run(inputs);
   for (const std::string& name : block_.names()) upload_from_host(name);
   if (update_.loss_scaling) upload_from_host(std::string(kLossScale));
-  const bool applied = !may_skip(update_) || outputs.back().as<bool>()[0];
-  block_.count(applied, update_);
-  return applied;
+  const bool skipped = may_skip(update_) && !outputs.back().as<bool>()[0];
+  block_.count(skipped, update_);
+  return skipped;
 }
 
 StepResult GradientPath::step(const Inputs& inputs) {
@@ -76,7 +76,7 @@ StepResult GradientPath::step(const Inputs& inputs) {
   StepResult result{gradients_->run(inputs)};
   const auto first = result.values.end() - static_cast<std::ptrdiff_t>(block_.names().size());
   const std::vector<ArrayView> grads(first, result.values.end());
-  result.skipped = !update(grads, 1);
+  result.skipped = update(grads, 1);
   result.values.erase(first, result.values.end());
   return result;
 }
@@ -102,8 +102,17 @@ std::int64_t GradientPath::step_accumulated() {
   return count;
 }
 
+NamedArrays GradientPath::averages() const {
+  require_averages(update_);
+  NamedArrays values;
+  for (const std::string& name : block_.names()) {
+    values.emplace_back(name, update_program_->download(average_state(name)));
+  }
+  return values;
+}
+
 OptimizerState GradientPath::optimizer_state() const {
-  OptimizerState out{{}, block_.steps, block_.param_steps};
+  OptimizerState out{{}, block_.steps, block_.param_steps, optimizer_->name()};
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const std::string& name = block_.names()[i];
     for (const OptimizerSlot& slot : rules_[i].rule->slots(forward_.node(forward_.find_id(name)).type)) {

@@ -188,7 +188,7 @@ StepResult ResidentTrainer::State::take_step(runtime::Program& program, const In
     result.skipped = !result.values.back().as<bool>()[0];
     result.values.pop_back();
   }
-  block.count(!result.skipped, update);
+  block.count(result.skipped, update);
   return result;
 }
 
@@ -229,12 +229,6 @@ std::int64_t ResidentTrainer::State::step_accumulated() {
   return count;
 }
 
-void ResidentTrainer::State::require_averages() const {
-  if (update.ema_decay) return;
-  throw Error(ErrorCode::invalid_argument,
-              "no averages of the parameters are kept: UpdateOptions::ema_decay is not set");
-}
-
 void ResidentTrainer::State::restart_average(const std::string& name, const ArrayView& value) {
   if (!update.ema_decay) return;
   const TensorType& type = type_of(programs.front()->forward, name);
@@ -242,7 +236,7 @@ void ResidentTrainer::State::restart_average(const std::string& name, const Arra
 }
 
 Graph ResidentTrainer::State::evaluation_graph(const Graph& forward, Weights weights) const {
-  if (weights == Weights::average) require_averages();
+  if (weights == Weights::average) train::require_averages(update);
   return passes::apply_precision(train::make_evaluation_graph(forward, names(), rules, weights), options.precision);
 }
 
@@ -325,8 +319,9 @@ bool ResidentTrainer::is_resident() const { return state_->memory().is_resident(
 const ProgramStats& ResidentTrainer::stats() const { return state_->memory().stats(); }
 
 std::string ResidentTrainer::explain() const {
-  std::string report = fmt::format("trains {} parameters with {}\n{}", state_->names().size(),
-                                   state_->optimizer->name(), state_->memory().explain());
+  std::string report =
+      fmt::format("trains {} parameters with {}{}\n{}", state_->names().size(), state_->optimizer->name(),
+                  train::describe(state_->update), state_->memory().explain());
   for (const auto& made : state_->dataset_steps) {
     report += fmt::format("\non datasets, {} rows a step\n{}", made->rows.size(), made->program->explain());
   }

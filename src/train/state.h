@@ -72,7 +72,6 @@ struct ResidentTrainer::State {
   /// The graph of an evaluation. Throws `invalid_argument` where averages are asked for and not kept.
   Graph evaluation_graph(const Graph& forward, Weights weights) const;
   double loss_scale() const;
-  void require_averages() const;
   /// The average of trainable parameter `name` is `value`; nothing where averages are not kept.
   void restart_average(const std::string& name, const ArrayView& value);
 

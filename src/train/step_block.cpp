@@ -68,10 +68,10 @@ void StepBlock::write(std::int64_t micro_batch, std::int64_t count) {
   count_ = static_cast<float>(count);
 }
 
-void StepBlock::count(bool taken, const UpdateOptions& update) {
-  if (taken) {
+void StepBlock::count(bool skipped, const UpdateOptions& update) {
+  ++steps;
+  if (!skipped) {
     for (std::size_t i = 0; i < names_.size(); ++i) param_steps[i] += gates[i];
-    ++steps;
     skips_in_a_row = 0;
     return;
   }
@@ -79,8 +79,8 @@ void StepBlock::count(bool taken, const UpdateOptions& update) {
   if (++skips_in_a_row < update.most_skips) return;
   throw Error(
       ErrorCode::non_finite,
-      fmt::format("{} steps in a row were skipped since a gradient was NaN or infinite; parameters and optimizer "
-                  "state are those of step {}",
+      fmt::format("{} steps in a row, the last of them step {}, were skipped since a gradient was NaN or infinite; "
+                  "parameters and optimizer state are as before them",
                   skips_in_a_row, steps));
 }
 

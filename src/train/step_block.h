@@ -34,11 +34,11 @@ class StepBlock {
   /// Brings the block up to date for the next run: the scalars of the step to be taken, the key of its random numbers
   /// (another for each micro-batch of a step), and how many micro-batches the gradients are summed over.
   void write(std::int64_t micro_batch = 0, std::int64_t count = 1);
-  /// A step was taken: counts it for all parameters that are not frozen. Or it was skipped: throws `non_finite` where
-  /// that are too many in a row.
-  void count(bool taken, const UpdateOptions& update);
+  /// Counts a step: for the trainer, and for all parameters that are not frozen unless it was skipped. Throws
+  /// `non_finite` where too many in a row were.
+  void count(bool skipped, const UpdateOptions& update);
 
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;          // taken, skipped ones included
   std::int64_t skipped_steps = 0;  // since construction
   std::int64_t skips_in_a_row = 0;
   std::vector<std::int64_t> param_steps;

@@ -157,6 +157,10 @@ NamedArrays TrainingSession::params() const {
   return values;
 }
 
+NamedArrays TrainingSession::averages() const {
+  return state_->visit([](const auto& path) { return path.averages(); });
+}
+
 OptimizerState TrainingSession::optimizer_state() const {
   return state_->visit([](const auto& path) { return path.optimizer_state(); });
 }

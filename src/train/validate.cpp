@@ -124,6 +124,24 @@ UpdateOptions complete(UpdateOptions given, Precision precision) {
   return given;
 }
 
+std::string describe(const UpdateOptions& update) {
+  std::string text;
+  if (const auto& scaling = update.loss_scaling) {
+    text += fmt::format(", loss scaled by {} at first, by {} more or less", scaling->initial, scaling->factor);
+  }
+  if (update.loss_scaling || update.skip_non_finite) text += ", steps skipped where a gradient is not finite";
+  if (update.clip_value) text += fmt::format(", gradients clipped to {} each", *update.clip_value);
+  if (update.clip_norm) text += fmt::format(", gradients clipped to norm {}", *update.clip_norm);
+  if (update.ema_decay) text += fmt::format(", averages of decay {}", *update.ema_decay);
+  return text;
+}
+
+void require_averages(const UpdateOptions& update) {
+  if (update.ema_decay) return;
+  throw Error(ErrorCode::invalid_argument,
+              "no averages of the parameters are kept: UpdateOptions::ema_decay is not set");
+}
+
 void check_nothing_pending(std::int64_t pending) {
   if (pending == 0) return;
   throw Error(ErrorCode::invalid_argument,

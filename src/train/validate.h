@@ -24,6 +24,10 @@ std::vector<ParameterRule> check_and_choose_rules(const Graph& graph, const std:
                                                   const NamedArrays& initial, const Optimizer& optimizer);
 /// `given` with the loss scaling that `precision` implies. Throws `invalid_argument` for an option outside its range.
 UpdateOptions complete(UpdateOptions given, Precision precision);
+/// What is on, for reports: ", gradients clipped to norm 1, averages of decay 0.99".
+std::string describe(const UpdateOptions& update);
+/// Throws `invalid_argument` where averages are not kept.
+void require_averages(const UpdateOptions& update);
 /// Throws `invalid_argument` where micro-batches are pending.
 void check_nothing_pending(std::int64_t pending);
 /// Throws `checkpoint_mismatch` unless `other` has the parameters, states and number of outputs of `graph`.

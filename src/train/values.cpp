@@ -12,6 +12,7 @@
 #include "train/gradient_rules.h"
 #include "train/state.h"
 #include "train/step_graph.h"
+#include "train/validate.h"
 #include "wholestep/io.h"
 
 namespace wholestep {
@@ -166,7 +167,7 @@ Array ResidentTrainer::param(const std::string& name) const {
 }
 
 NamedArrays ResidentTrainer::averages() const {
-  state_->require_averages();
+  train::require_averages(state_->update);
   NamedArrays values;
   for (const std::string& name : state_->names()) {
     values.emplace_back(name, state_->memory().download(train::average_state(name)));
@@ -193,7 +194,7 @@ void ResidentTrainer::set_params(const Inputs& values) {
 }
 
 OptimizerState ResidentTrainer::optimizer_state() const {
-  OptimizerState out{{}, state_->block.steps, state_->block.param_steps};
+  OptimizerState out{{}, state_->block.steps, state_->block.param_steps, state_->optimizer->name()};
   for (std::size_t i = 0; i < state_->names().size(); ++i) {
     const std::string& name = state_->names()[i];
     for (const OptimizerSlot& slot : state_->slots_of(i)) {
@@ -204,6 +205,10 @@ OptimizerState ResidentTrainer::optimizer_state() const {
 }
 
 void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
+  const std::string mine = state_->optimizer->name();
+  if (!given.optimizer.empty() && given.optimizer != mine) {
+    mismatch(fmt::format("optimizer state: of optimizer \"{}\", expected one of \"{}\"", given.optimizer, mine));
+  }
   std::unordered_map<std::string, const Array*> entries;
   for (const OptimizerState::Entry& entry : given.entries) {
     if (entries.emplace(train::slot_state(entry.param, entry.slot), &entry.value).second) continue;

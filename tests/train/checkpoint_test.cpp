@@ -251,6 +251,17 @@ TEST_P(Values, OfTheOptimizerAreRestoredOrRefusedAllTogether) {
   EXPECT_EQ(mine.steps(), 3);
 }
 
+TEST_P(Values, OfAnotherOptimizerAreRefusedThoughTheirSlotsAreCalledTheSame) {
+  ResidentTrainer adam = small_trainer(Adam{}, GetParam()), adamw = small_trainer(AdamW{}, GetParam());
+  adam.step(random_batch(16, 0).inputs());
+  OptimizerState state = adam.optimizer_state();
+  expect_error(ErrorCode::checkpoint_mismatch, {"\"adam\"", "\"adamw\""},
+               [&] { adamw.restore_optimizer_state(state); });
+  state.optimizer.clear();  // whoever does not say knows what he does
+  adamw.restore_optimizer_state(state);
+  EXPECT_EQ(adamw.steps(), 1);
+}
+
 TEST_P(Values, CountStepsBeyondThirtyTwoBits) {
   const std::string path = folder_.file("a.safetensors");
   ResidentTrainer mine = trainer(), loaded = trainer();

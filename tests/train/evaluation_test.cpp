@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/devices.h"
 #include "train/models.h"
 
@@ -31,6 +33,35 @@ TEST_P(Evaluation, GivesTheLossOfTheNextStep) {
     const StepResult seen = trainer.forward_only(batch.inputs());
     EXPECT_TRUE(same_bits(seen, trainer.step(batch.inputs())));
   }
+}
+
+Inputs as_inputs(const NamedArrays& values) { return {values.begin(), values.end()}; }
+
+// Schedule-free AdamW trains y and evaluates x = y + (1 - 1 / beta1) (z - y).
+TEST_P(Evaluation, UsesWhatTheOptimizerSaysInPlaceOfTheParameters) {
+  ResidentTrainer trainer = small_trainer(ScheduleFree{.lr = 0.05, .beta1 = 0.8}, GetParam());
+  const Batch batch = random_batch(16, 50);
+  EXPECT_TRUE(same_bits(trainer.forward_only(batch.inputs()), trainer.forward_only(batch.inputs())));
+  for (int i = 0; i < 5; ++i) trainer.step(random_batch(16, i).inputs());
+
+  const NamedArrays held = trainer.params();
+  NamedArrays expected = held;
+  const OptimizerState state = trainer.optimizer_state();
+  for (auto& [name, value] : expected) {
+    for (const OptimizerState::Entry& entry : state.entries) {
+      if (entry.param != name || entry.slot != "z_minus_y") continue;
+      const std::span<float> x = value.as<float>();
+      const std::span<const float> d = entry.value.as<float>();
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += (1 - 1 / 0.8F) * d[i];
+    }
+  }
+  ResidentTrainer plain = small_trainer(SGD{}, GetParam());
+  plain.set_params(as_inputs(held));
+  const float trained = plain.forward_only(batch.inputs()).loss();
+  plain.set_params(as_inputs(expected));
+  const float evaluated = trainer.forward_only(batch.inputs()).loss();
+  EXPECT_NEAR(evaluated, plain.forward_only(batch.inputs()).loss(), 1e-6);
+  EXPECT_GT(std::abs(evaluated - trained), 1e-4);
 }
 
 class Specialised : public OnEachDevice {};

@@ -160,9 +160,13 @@ TEST_P(Update, AStepWithANaNGradientChangesNothing) {
     EXPECT_EQ(a.values.size(), 2u);
     EXPECT_TRUE(same_bits(a, b)) << i;
   }
-  EXPECT_TRUE(same_bits(seen, spared));
+  EXPECT_TRUE(same_bits(seen.params(), spared.params()));
   EXPECT_TRUE(same_bits(seen.averages(), spared.averages()));
-  EXPECT_EQ(seen.steps(), 6);
+  OptimizerState state = seen.optimizer_state();
+  EXPECT_EQ(state.param_steps, (std::vector<std::int64_t>{6, 6, 6, 6}));
+  EXPECT_EQ(state.steps, 8);
+  state.steps = 6;
+  EXPECT_TRUE(same_bits(state, spared.optimizer_state()));
   EXPECT_EQ(seen.skipped_steps(), 2);
 }
 
@@ -196,7 +200,7 @@ TEST_P(Update, AStormOfSkippedStepsIsAnErrorWithTheWeightsAsBefore) {
   const NamedArrays before = trainer.params();
   const Batch batch = bad_batch();
   for (int i = 0; i < 999; ++i) ASSERT_TRUE(trainer.step(batch.inputs()).skipped);
-  expect_error(ErrorCode::non_finite, {"1000 steps in a row", "step 1"}, [&] { trainer.step(batch.inputs()); });
+  expect_error(ErrorCode::non_finite, {"1000 steps in a row", "step 1001"}, [&] { trainer.step(batch.inputs()); });
   EXPECT_TRUE(same_bits(trainer.params(), before));
   EXPECT_FALSE(trainer.step(random_batch(16, 1).inputs()).skipped);
 }
@@ -227,15 +231,17 @@ TEST_P(Update, AnOverflowInF16SkipsExactlyOneStepHalvesTheScaleAndLeavesTheWeigh
         this->trainer(AdamW{.lr = 0.05}, {.loss_scaling = LossScaling{.initial = 4096}}, precision);
     for (int i = 0; i < 3; ++i) ASSERT_FALSE(trainer.step(random_batch(16, i).inputs()).skipped);
     const NamedArrays before = trainer.params();
-    const OptimizerState state = trainer.optimizer_state();
+    OptimizerState state = trainer.optimizer_state();
     EXPECT_TRUE(trainer.step(bad_batch(1e30F).inputs()).skipped);
     EXPECT_TRUE(same_bits(trainer.params(), before));
+    ++state.steps;
     EXPECT_TRUE(same_bits(trainer.optimizer_state(), state));
     EXPECT_EQ(trainer.loss_scale(), 2048);
     for (int i = 3; i < 6; ++i) EXPECT_FALSE(trainer.step(random_batch(16, i).inputs()).skipped);
     EXPECT_EQ(trainer.skipped_steps(), 1);
     EXPECT_EQ(trainer.loss_scale(), 2048);
-    EXPECT_EQ(trainer.steps(), 6);
+    EXPECT_EQ(trainer.steps(), 7);
+    EXPECT_EQ(trainer.optimizer_state().param_steps[0], 6);
   }
 }
 
@@ -274,6 +280,45 @@ TEST_P(Update, EveryOptionTogetherResumesBitIdenticallyWithFrozenParameters) {
     EXPECT_TRUE(same_bits(whole.averages(), second.averages())) << to_string(precision);
     EXPECT_EQ(whole.loss_scale(), second.loss_scale());
     EXPECT_GT(whole.loss_scale(), 512);
+  }
+}
+
+TEST_P(Update, ExplainNamesWhatIsOn) {
+  const std::string report = trainer(SGD{}, {.clip_norm = 2.5, .ema_decay = 0.75}, Precision::mixed_f16).explain();
+  for (const char* part : {"clipped to norm 2.5", "averages of decay 0.75", "loss scaled by 65536", "skipped"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(trainer(SGD{}, {}).explain().find("clipped"), std::string::npos);
+}
+
+// Gradients of f64 parameters are clipped and averaged in f64, those of bf16 ones in f32.
+TEST_P(Update, ParametersOfEveryFloatTypeTakeEveryOption) {
+  const UpdateOptions every{
+      .loss_scaling = LossScaling{.initial = 64}, .clip_value = 3, .clip_norm = 1, .ema_decay = 0.5};
+  Graph graph;
+  const Tensor x = graph.input("x", {2}), wide = graph.param("wide", {2}, f64),
+               narrow = graph.param("narrow", {2}, bf16);
+  graph.set_outputs({sum(square(cast(wide, f32) * x)) + sum(square(cast(narrow, f32) * x))});
+  const NamedArrays values{{"wide", Array::from<double>({1, 1e-3})},
+                           {"narrow", Array::from_doubles({bf16, {2}}, std::vector<double>{0.5, 1})}};
+  const std::vector<float> ones{1, 1};
+  for (const bool accumulated : {false, true}) {
+    ResidentTrainer trainer(graph, {"wide", "narrow"}, values, SGD{.lr = 1}, GetParam(), {}, every);
+    if (accumulated) {
+      trainer.accumulate({{"x", ones}});
+      trainer.step_accumulated();
+    } else {
+      EXPECT_FALSE(trainer.step({{"x", ones}}).skipped);
+    }
+    const std::vector<double> g{2, 2e-3, 1, 2};  // of w^2 summed up
+    const double factor = 1 / std::sqrt(9 + 4e-6);
+    const std::vector<double> moved = trainer.param("wide").to_doubles();
+    EXPECT_NEAR(moved[0], 1 - g[0] * factor, 1e-6);
+    EXPECT_NEAR(moved[1], 1e-3 - g[1] * factor, 1e-9);
+    EXPECT_NEAR(trainer.param("narrow").to_doubles()[1], 1 - g[3] * factor, 2e-3);
+    EXPECT_EQ(find(trainer.averages(), "wide")->dtype(), f64);
+    EXPECT_EQ(find(trainer.averages(), "narrow")->dtype(), f32);
+    EXPECT_NEAR(find(trainer.averages(), "wide")->to_doubles()[0], 0.5 + 0.5 * moved[0], 1e-12);
   }
 }
 
