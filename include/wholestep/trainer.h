@@ -21,7 +21,7 @@ namespace wholestep {
 /// gradients down after it. The scale is multiplied with `factor` after `interval` steps in a row whose gradients are
 /// finite; a step whose gradients are not is skipped, and the scale divided by it. Micikevicius et al., 2018.
 struct LossScaling {
-  double initial = 65536;        ///< finite, above 0; powers of two cost no digits
+  double initial = 65536;        ///< in [2^-120, 2^120]; powers of two cost no digits
   double factor = 2;             ///< finite, above 1
   std::int64_t interval = 2000;  ///< at least 1, below 2^31
 };
@@ -39,7 +39,7 @@ struct UpdateOptions {
   std::optional<double> clip_value;
   /// Gradients are scaled down together to this Euclidean norm where theirs is larger. Finite, above 0.
   std::optional<double> clip_norm;
-  /// After an update, each parameter's average takes decay * average + (1 - decay) * parameter. It starts as the
+  /// After an update, each parameter's average moves by (1 - decay) * (parameter - average). It starts as the
   /// parameter. In (0, 1).
   std::optional<double> ema_decay;
 };

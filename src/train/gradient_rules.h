@@ -26,9 +26,10 @@ Tensor clip_by_value(Tensor grad, double limit);
 // Dynamic loss scaling (Micikevicius et al., 2018). The cotangent of the loss is the scale.
 inline constexpr std::string_view kLossScale = "step/loss_scale";  // f32 scalar state
 inline constexpr std::string_view kGoodSteps = "step/good_steps";  // i32 scalar state: steps since the scale moved
+inline constexpr double kLeastLossScale = 0x1p-120, kMostLossScale = 0x1p120;
 
 /// Moves the scale: `factor` times as large after `interval` steps with finite gradients in a row, smaller by it after
-/// a step without, within [2^-120, 2^120].
+/// a step without, within its bounds.
 void update_loss_scale(Tensor scale, Tensor good_steps, Tensor finite, const LossScaling& how);
 
 }  // namespace wholestep::train

@@ -166,8 +166,9 @@ class UpdateBuilder {
     const TensorType type = average_type(param.type());
     const Tensor average =
         declare_state(average_state(name), type, fmt::format("the average of parameter \"{}\"", name));
-    update_where(graph_, gate, average,
-                 optim::moving_average(average, cast(moved.param, type.dtype), *options_.ema_decay));
+    // In this form the weights of old and new add up to 1 whatever the rounding of the decay.
+    const Tensor difference = cast(moved.param, type.dtype) - average;
+    update_where(graph_, gate, average, multiply_add(difference, 1 - *options_.ema_decay, average));
   }
 
   Tensor declare_state(const std::string& name, const TensorType& type, const std::string& purpose) {

@@ -8,6 +8,7 @@
 #include "graph/op.h"
 #include "optim/rule.h"
 #include "runtime/check.h"
+#include "train/gradient_rules.h"
 #include "train/step_graph.h"
 
 namespace wholestep::train {
@@ -109,7 +110,8 @@ UpdateOptions complete(UpdateOptions given, Precision precision) {
     if (!given.loss_scaling) given.loss_scaling.emplace();
   }
   if (const auto& scaling = given.loss_scaling) {
-    optim::require_positive(kWho, "loss_scaling.initial", scaling->initial);
+    optim::require(scaling->initial >= kLeastLossScale && scaling->initial <= kMostLossScale, kWho,
+                   "loss_scaling.initial", "in [2^-120, 2^120]", scaling->initial);
     optim::require(std::isfinite(scaling->factor) && scaling->factor > 1, kWho, "loss_scaling.factor",
                    "finite and above 1", scaling->factor);
     optim::require(scaling->interval >= 1 && scaling->interval < std::int64_t{1} << 31, kWho, "loss_scaling.interval",

@@ -43,7 +43,8 @@ std::optional<T> parse(const std::string& text) {
 void check_loss_scale(const std::string& path, const NamedArrays& tensors, const UpdateOptions& update) {
   if (!update.loss_scaling) return;
   const double scale = find(tensors, train::kLossScale)->item(), good = find(tensors, train::kGoodSteps)->item();
-  if (!std::isfinite(scale) || scale <= 0) mismatch(fmt::format("{}: the loss scale is {}", path, scale));
+  if (!(scale >= train::kLeastLossScale && scale <= train::kMostLossScale))
+    mismatch(fmt::format("{}: the loss scale is {}", path, scale));
   if (good >= 0 && good < static_cast<double>(update.loss_scaling->interval)) return;
   mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", path, good,
                        update.loss_scaling->interval - 1));

@@ -99,6 +99,14 @@ TEST_P(Update, AveragesStartAsTheWeightsAndFollowThem) {
   for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(averages[k], expected[k], 1e-6);
 }
 
+// Neither the decay nor one minus it is a float: where the two do not add up to 1, an average drifts off.
+TEST_P(Update, AveragesOfWeightsThatStandStillDoNotDrift) {
+  ResidentTrainer trainer = this->trainer(SGD{.lr = 0}, {.ema_decay = 0.9999});
+  const NamedArrays before = trainer.averages();
+  for (int i = 0; i < 300; ++i) trainer.step(random_batch(16, 0).inputs());
+  EXPECT_TRUE(same_bits(trainer.averages(), before));
+}
+
 TEST_P(Update, EvaluatesWithAveragesAsATrainerThatHasThemAsWeights) {
   ResidentTrainer trainer = this->trainer(AdamW{.lr = 0.05}, {.ema_decay = 0.5});
   for (int i = 0; i < 4; ++i) trainer.step(random_batch(16, i).inputs());
@@ -360,8 +368,9 @@ TEST(UpdateOptions, OutsideTheirRangesAreRefusedByName) {
   for (const double bad : {0.0, -1.0, kInfinity, kNaN}) {
     refuse({.clip_norm = bad}, {"clip_norm", "above 0"});
     refuse({.clip_value = bad}, {"clip_value", "above 0"});
-    refuse({.loss_scaling = LossScaling{.initial = bad}}, {"loss_scaling.initial", "above 0"});
+    refuse({.loss_scaling = LossScaling{.initial = bad}}, {"loss_scaling.initial", "2^120"});
   }
+  refuse({.loss_scaling = LossScaling{.initial = 1e-300}}, {"loss_scaling.initial", "2^-120"});
   for (const double bad : {0.0, 1.0, -0.5, 2.0, kNaN}) refuse({.ema_decay = bad}, {"ema_decay", "(0, 1)"});
   for (const double bad : {1.0, 0.0, kInfinity, kNaN}) {
     refuse({.loss_scaling = LossScaling{.factor = bad}}, {"loss_scaling.factor"});
