@@ -74,13 +74,13 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
   // Both sizes that will be needed are there before the first step.
   RowsProgram* full = nullptr;
   RowsProgram* rest = nullptr;
-  const std::int64_t end = number() + n;
-  if (n > 0 && number() < batching.full()) full = &step_program(dataset, batching.size);
-  if (n > 0 && batching.rest() > 0 && end > batching.full()) rest = &step_program(dataset, batching.rest());
-  if (end > batching.count() && batching.full() > 0) full = &step_program(dataset, batching.size);
+  const std::int64_t left = batching.count() - number();  // in this epoch
+  if ((n > 0 && number() < batching.full()) || (n > left && batching.full() > 0)) {
+    full = &step_program(dataset, batching.size);
+  }
+  if (n >= left && batching.rest() > 0) rest = &step_program(dataset, batching.rest());
 
   std::vector<float> losses;
-  losses.reserve(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
     RowsProgram& chosen = number() < batching.full() ? *full : *rest;
     const auto& order = epoch_order.of(batching.examples, seed, block.steps / batching.count());
