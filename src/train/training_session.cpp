@@ -8,6 +8,24 @@
 
 namespace wholestep {
 
+namespace {
+
+UpdateTaskEligibility eligibility_of(const Graph& graph, const std::vector<std::string>& train,
+                                     const TrainConfig& config) {
+  if (auto reason = train::why_no_update_task(graph, train, *config.optimizer)) return Unsupported{*reason};
+  if (config.compile.precision != Precision::f32) {
+    return Unsupported{fmt::format("precision {}: an update task trains in f32", to_string(config.compile.precision))};
+  }
+  const UpdateOptions& update = config.update;
+  if (update.clip_norm || update.clip_value || update.ema_decay || update.loss_scaling || update.skip_non_finite) {
+    return Unsupported{
+        "update options: an update task knows neither clipping, averages, loss scaling nor skipped steps"};
+  }
+  return Unsupported{"no Core ML runtime on this system"};
+}
+
+}  // namespace
+
 struct TrainingSession::State {
   State(const Graph& model, std::vector<std::string> names, const NamedArrays& values, TrainConfig how, Device on)
       : graph(model), train(std::move(names)), initial(values), config(std::move(how)), device(std::move(on)) {
@@ -35,6 +53,7 @@ struct TrainingSession::State {
     if (on_host) on_host->set_lr(*config.lr);
     resident = std::move(on_device);
     split = std::move(on_host);
+    eligibility = eligibility_of(graph, train, config);
   }
 
   void rebuild_with(Precision precision, bool fuse) {
@@ -68,6 +87,7 @@ struct TrainingSession::State {
   Device device;
   bool fused = false;
   bool settled = false;
+  UpdateTaskEligibility eligibility;
   // One of the two.
   std::unique_ptr<ResidentTrainer> resident;
   std::unique_ptr<train::GradientPath> split;
@@ -121,24 +141,10 @@ double TrainingSession::lr() const {
 }
 
 UpdatePath TrainingSession::update_path() const {
-  return std::holds_alternative<Eligible>(update_task_eligibility()) ? UpdatePath::update_task : UpdatePath::gradient;
+  return std::holds_alternative<Eligible>(state_->eligibility) ? UpdatePath::update_task : UpdatePath::gradient;
 }
 
-UpdateTaskEligibility TrainingSession::update_task_eligibility() const {
-  const TrainConfig& config = state_->config;
-  if (auto reason = train::why_no_update_task(state_->graph, state_->train, *config.optimizer)) {
-    return Unsupported{*reason};
-  }
-  if (config.compile.precision != Precision::f32) {
-    return Unsupported{fmt::format("precision {}: an update task trains in f32", to_string(config.compile.precision))};
-  }
-  const UpdateOptions& update = config.update;
-  if (update.clip_norm || update.clip_value || update.ema_decay || update.loss_scaling || update.skip_non_finite) {
-    return Unsupported{
-        "update options: an update task knows neither clipping, averages, loss scaling nor skipped steps"};
-  }
-  return Unsupported{"no Core ML runtime on this system"};
-}
+UpdateTaskEligibility TrainingSession::update_task_eligibility() const { return state_->eligibility; }
 
 Array TrainingSession::param(const std::string& name) const {
   const NodeId id = state_->graph.find_id(name);
