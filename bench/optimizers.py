@@ -30,7 +30,7 @@ LEARNING_RATES = {
     "muon": 5e-3,
     "sophia": 5e-4,
     "mars": 2e-3,
-    "schedule_free_adamw": 2.5e-3,
+    "schedule_free": 2.5e-3,
 }
 
 

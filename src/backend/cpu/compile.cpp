@@ -156,12 +156,17 @@ std::vector<std::string> compile_nests(const std::vector<schedule::Nest>& nests,
     }
   };
   std::vector<std::thread> helpers;
+  const auto start_helper = [&](std::size_t share) {
+    try {
+      helpers.emplace_back(work, share);
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  };
   std::size_t started = 1;
-  try {
-    for (; started < count; ++started) helpers.emplace_back(work, started);
-  } catch (const std::system_error&) {
-    // No more threads: this one does the rest.
-  }
+  while (started < count && start_helper(started)) ++started;
+  // Where the system gives no more threads, this one does the rest.
   work(0);
   for (std::size_t i = started; i < count; ++i) work(i);
   for (std::thread& helper : helpers) helper.join();
