@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,12 +104,16 @@ class CompiledGraph {
   std::unique_ptr<runtime::Program> program_;
 };
 
+/// The number below which every element of input `input` must stay since the graph uses them as indices (labels, rows of
+/// a table), directly or through ops that only move them; none where it does not.
+std::optional<std::int64_t> index_bound(const Graph& graph, const std::string& input);
+
 /// Compiles graphs for one device.
 class Session {
  public:
   /// Throws `device_unavailable` where the device's backend cannot be loaded, and says what is missing.
   explicit Session(Device device);
-  /// Throws `invalid_graph`, and what the device cannot do. Compiling an equal graph with equal options again reuses
+  /// Throws `invalid_graph`, `no_outputs` (neither outputs nor updates), and what the device cannot do. Compiling an equal graph with equal options again reuses
   /// plan and code, never memory.
   CompiledGraph compile(const Graph& graph, const CompileOptions& options = {}) const;
   const Device& device() const { return device_; }

@@ -11,6 +11,7 @@
 #include "wholestep/array.h"
 #include "wholestep/dataset.h"
 #include "wholestep/device.h"
+#include "wholestep/error.h"
 #include "wholestep/graph.h"
 #include "wholestep/optim.h"
 #include "wholestep/session.h"
@@ -54,8 +55,11 @@ enum class Weights {
 struct StepResult {
   std::vector<Array> values;
   bool skipped = false;  ///< the step changed nothing since a gradient was not finite
-  /// The first value as float.
-  float loss() const { return static_cast<float>(values.at(0).item()); }
+  /// The first value as float. Throws `no_outputs` where there is none.
+  float loss() const {
+    if (values.empty()) throw Error(ErrorCode::no_outputs, "a step result without values has no loss");
+    return static_cast<float>(values.front().item());
+  }
 };
 
 /// One optimizer tensor: slot `slot` of parameter `param`.

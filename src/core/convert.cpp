@@ -1,5 +1,7 @@
 #include "core/convert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -182,5 +184,7 @@ void store_integer(void* data, std::int64_t i, DType dtype, std::int64_t value) 
       return store(data, i, static_cast<std::uint8_t>(wrapped));
   }
 }
+
+std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 }  // namespace wholestep

@@ -1,6 +1,7 @@
 #pragma once
 // Conversions between element types, exact to the bit. Every part that converts a number uses these.
 #include <cstdint>
+#include <string>
 
 #include "wholestep/types.h"
 
@@ -33,5 +34,8 @@ std::int64_t load_integer(const void* data, std::int64_t i, DType dtype);
 void store_real(void* data, std::int64_t i, DType dtype, double value);
 /// Stores `value` wrapped to the integer type or boolean `dtype` as element `i`.
 void store_integer(void* data, std::int64_t i, DType dtype, std::int64_t value);
+
+/// `value` for a message: the shortest text that reads back; "nan" for every NaN, whatever its sign.
+std::string number_text(double value);
 
 }  // namespace wholestep

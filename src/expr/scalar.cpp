@@ -136,6 +136,24 @@ std::string_view to_string(ReduceOp op) {
   return "?";
 }
 
+bool is_one_instruction(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::neg:
+    case UnaryOp::abs:
+    case UnaryOp::sign:
+    case UnaryOp::ceil:
+    case UnaryOp::floor:
+    case UnaryOp::round:
+    case UnaryOp::trunc:
+    case UnaryOp::is_nan:
+    case UnaryOp::logical_not:
+    case UnaryOp::bit_not:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_comparison(BinaryOp op) { return op >= BinaryOp::eq && op <= BinaryOp::ge; }
 
 BinaryOp combiner(ReduceOp op) {

@@ -71,6 +71,8 @@ std::string_view to_string(BinaryOp op);
 std::string_view to_string(ReduceOp op);
 /// True for eq ... ge: the result is boolean whatever the operands are.
 bool is_comparison(BinaryOp op);
+/// True where every processor has an instruction for `op`, or two or three: it costs about as much as an addition.
+bool is_one_instruction(UnaryOp op);
 /// The operation that combines two partial results of `op`.
 BinaryOp combiner(ReduceOp op);
 

@@ -71,6 +71,19 @@ Attrs in_order(const OpDef& op, const Attrs& given, const std::vector<Tensor>& o
   throw Error(ErrorCode::invalid_argument, fmt::format("{}: an attribute is given twice", describe(op.name, operands)));
 }
 
+/// What is wrong with the attributes of an op whose type rule could not read one, and which it takes.
+std::string attribute_fault(const OpDef& op, const Attrs& given, const std::string& otherwise) {
+  std::vector<std::string> missing, taken;
+  for (const AttrSpec& spec : op.attrs) {
+    if (!given.find(spec.name)) missing.push_back("'" + spec.name + "'");
+    taken.push_back(fmt::format("{} ({})", spec.name, spec.doc));
+  }
+  const std::string what =
+      missing.empty() ? otherwise
+                      : fmt::format("attribute{} {} missing", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+  return fmt::format("{}; {} takes {}", what, op.name, fmt::join(taken, ", "));
+}
+
 }  // namespace
 
 const TensorType& Tensor::type() const {
@@ -163,7 +176,8 @@ Tensor Graph::apply(std::string_view name, const std::vector<Tensor>& operands, 
     node.type = op.infer({op.name, types, node.attrs});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid_graph) throw;
-    throw Error(error.code(), fmt::format("{}: {}", describe(name, operands), error.what()));
+    throw Error(error.code(),
+                fmt::format("{}: {}", describe(name, operands), attribute_fault(op, node.attrs, error.what())));
   }
   check_type(describe(name, operands), node.type);
   return append(std::move(node));

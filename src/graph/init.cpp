@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/convert.h"
+
 namespace wholestep {
 namespace {
 
@@ -38,19 +40,21 @@ std::string fault(const Init& init, const Shape& shape) {
       return {};
     case Kind::uniform:
       if (finite && init.a <= init.b) return {};
-      return fmt::format("uniform init needs finite low <= high, got {} and {}", init.a, init.b);
+      return fmt::format("uniform init needs finite low <= high, got {} and {}", number_text(init.a),
+                         number_text(init.b));
     case Kind::normal:
     case Kind::truncated_normal:
       if (finite && init.b >= 0) return {};
       return fmt::format("{} init needs a finite mean and a finite stddev >= 0, got {} and {}", name_of(init.kind),
-                         init.a, init.b);
+                         number_text(init.a), number_text(init.b));
     default:
       break;
   }
   if (!finite || init.a < 0) {
-    return fmt::format("{} init needs a finite gain >= 0, got {}", name_of(init.kind), init.a);
+    return fmt::format("{} init needs a finite gain >= 0, got {}", name_of(init.kind), number_text(init.a));
   }
-  if (init.b != 0 && init.b != 1) return fmt::format("{} init needs fan 0 or 1, got {}", name_of(init.kind), init.b);
+  if (init.b != 0 && init.b != 1)
+    return fmt::format("{} init needs fan 0 or 1, got {}", name_of(init.kind), number_text(init.b));
   if (shape.size() >= 2) return {};
   return fmt::format("{} init needs a rank of at least 2, got shape {}", name_of(init.kind), to_string(shape));
 }

@@ -2,12 +2,15 @@
 // mixture.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -54,6 +57,40 @@ Target examine(const std::string& path) {
   return target;
 }
 
+/// Names the temporaries of `target`: ".<base>.<process>-<number>.tmp".
+std::string temporary_prefix(const fs::path& target) {
+  // Cut so that the longest valid name still has room for the rest.
+  return fmt::format(".{}.", target.filename().string().substr(0, 200));
+}
+
+/// The process in the name of a temporary of `prefix`; 0 where it is none.
+pid_t process_of(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix) || !name.ends_with(".tmp")) return 0;
+  name.remove_prefix(prefix.size());
+  name.remove_suffix(4);
+  pid_t process = 0;
+  unsigned number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [dash, bad_process] = std::from_chars(name.data(), end, process);
+  if (bad_process != std::errc() || process <= 0 || dash == end || *dash != '-') return 0;
+  const auto [stop, bad_number] = std::from_chars(dash + 1, end, number);
+  return bad_number == std::errc() && stop == end ? process : 0;
+}
+
+/// Removes what processes that were killed while they wrote `target` have left behind. A temporary whose process may
+/// live, here or on another machine that sees this folder, is locked by it.
+void remove_leftovers(const fs::path& target) {
+  const std::string prefix = temporary_prefix(target);
+  const fs::path folder = target.parent_path().empty() ? "." : target.parent_path();
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const pid_t process = process_of(entry->path().filename().string(), prefix);
+    if (process == 0 || ::kill(process, 0) == 0 || errno != ESRCH) continue;
+    Descriptor file(::open(entry->path().c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(entry->path().c_str());
+  }
+}
+
 /// A new file beside the target, removed again unless it was renamed.
 class Temporary {
  public:
@@ -71,15 +108,14 @@ class Temporary {
   int create(const Target& target, const std::string& shown) {
     static std::atomic<unsigned> counter{0};
     const fs::path path(target.path);
-    // Cut so that the longest valid name still has room for the suffix.
-    const std::string base = path.filename().string().substr(0, 200);
     // A process of the same id may have been killed here before; its leftover is not ours to overwrite.
     for (int attempt = 0; attempt < 1000; ++attempt) {
-      const std::string name = fmt::format(".{}.{}-{}.tmp", base, ::getpid(), counter++);
+      const std::string name = fmt::format("{}{}-{}.tmp", temporary_prefix(path), ::getpid(), counter++);
       const std::string candidate = (path.parent_path() / name).string();
       const int fd = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       if (fd >= 0) {
         path_ = candidate;
+        ::flock(fd, LOCK_EX | LOCK_NB);  // best effort: some file systems have no locks
         return fd;
       }
       if (errno != EEXIST) break;
@@ -127,6 +163,7 @@ void sync_folder(const fs::path& folder, const std::string& shown) {
 
 void write_file_atomically(const std::string& path, const std::vector<std::pair<const void*, std::size_t>>& pieces) {
   const Target target = examine(path);
+  remove_leftovers(target.path);
   Temporary temporary(target, path);
   const int fd = temporary.file().get();
   if (target.exists && ::fchmod(fd, target.mode) < 0) throw_system_error(kAction, path, errno);

@@ -20,21 +20,7 @@ struct Trace {
 int cost_of(const Expr& e) {
   switch (e.kind) {
     case ExprKind::unary:
-      switch (e.unary) {
-        case UnaryOp::neg:
-        case UnaryOp::abs:
-        case UnaryOp::sign:
-        case UnaryOp::ceil:
-        case UnaryOp::floor:
-        case UnaryOp::round:
-        case UnaryOp::trunc:
-        case UnaryOp::is_nan:
-        case UnaryOp::logical_not:
-        case UnaryOp::bit_not:
-          return 1;
-        default:
-          return 6;
-      }
+      return is_one_instruction(e.unary) ? 1 : 6;
     case ExprKind::binary:
       switch (e.binary) {
         case BinaryOp::div:

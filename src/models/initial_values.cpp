@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "core/random.h"
@@ -96,9 +100,16 @@ std::vector<double> draw(const Init& init, const Shape& shape, random::Stream& s
   return values;
 }
 
+/// A size that the machine cannot hold is the graph's fault, not the program's.
 Array initial_value(const Node& param, std::uint64_t seed) {
   random::Stream stream(seed, random::hash_name(param.name.data(), param.name.size()));
-  return Array::from_doubles(param.type, draw(init_of(param), param.type.shape, stream));
+  try {
+    return Array::from_doubles(param.type, draw(init_of(param), param.type.shape, stream));
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  throw Error(ErrorCode::unsupported, fmt::format("param '{}': no memory for its initial value, {} of {} bytes",
+                                                  param.name, to_string(param.type), num_bytes(param.type)));
 }
 
 }  // namespace

@@ -190,9 +190,13 @@ Tensor squeeze(Tensor x, std::vector<std::int64_t> axes) {
 Tensor unsqueeze(Tensor x, std::int64_t axis) {
   graph_of("unsqueeze", x);
   Shape shape = x.shape();
-  shape.push_back(1);
-  axis = rules::normalize_axis("unsqueeze", axis, shape);
-  shape.pop_back();
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (axis < -rank - 1 || axis > rank) {
+    throw Error(ErrorCode::invalid_argument, "unsqueeze: axis " + std::to_string(axis) + " of the result, expected " +
+                                                 std::to_string(-rank - 1) + " to " + std::to_string(rank) +
+                                                 " where the operand is " + to_string(x.type()));
+  }
+  if (axis < 0) axis += rank + 1;
   shape.insert(shape.begin() + axis, 1);
   return reshape(x, std::move(shape));
 }

@@ -163,7 +163,15 @@ Tensor slice(Tensor x, std::vector<std::int64_t> starts, std::vector<std::int64_
   if (strides.empty()) strides.assign(x.shape().size(), 1);
   for (Extents* values : {&starts, &limits}) {
     for (std::size_t i = 0; i < std::min(values->size(), x.shape().size()); ++i) {
-      if ((*values)[i] < 0) (*values)[i] += x.shape()[i];
+      std::int64_t& value = (*values)[i];
+      const std::int64_t extent = x.shape()[i];
+      if (value < -extent || value > extent) {
+        throw Error(ErrorCode::invalid_argument, "slice: " + std::string(values == &starts ? "start " : "limit ") +
+                                                     std::to_string(value) + " of axis " + std::to_string(i) + " of " +
+                                                     to_string(x.type()) + ", expected " + std::to_string(-extent) +
+                                                     " to " + std::to_string(extent));
+      }
+      if (value < 0) value += extent;
     }
   }
   return graph.apply("slice", {x},

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/convert.h"
 #include "wholestep/ops.h"
 
 namespace wholestep {
@@ -22,7 +23,7 @@ void require(bool ok, std::string_view optimizer, std::string_view hyper_paramet
              double value) {
   if (ok) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}: {} must be {}, got {}", optimizer, hyper_parameter, range, value));
+              fmt::format("{}: {} must be {}, got {}", optimizer, hyper_parameter, range, number_text(value)));
 }
 
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value) {

@@ -1,6 +1,7 @@
 #include "runtime/compile.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -145,6 +146,11 @@ std::unique_ptr<Program> compile(const Graph& written, const Device& device, con
   const std::shared_ptr<backend::Backend> backend = backend::open(device);
   std::vector<StageTime> stages;
   timed(stages, "verify", [&] { return verify(written), 0; });
+  if (written.outputs().empty() && written.updates().empty()) {
+    throw Error(ErrorCode::no_outputs,
+                fmt::format("graph '{}': nothing to compute: it has neither outputs nor updates; call set_outputs",
+                            written.name()));
+  }
   const Graph graph = timed(stages, "precision", [&] { return passes::apply_precision(written, options.precision); });
 
   const std::string key = timed(stages, "fingerprint", [&] { return cache_key(graph, device, options, *backend); });

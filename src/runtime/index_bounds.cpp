@@ -5,6 +5,7 @@
 
 #include "graph/op.h"
 #include "passes/passes.h"
+#include "wholestep/session.h"
 
 namespace wholestep::runtime {
 namespace {
@@ -41,3 +42,14 @@ std::vector<plan::IndexBound> index_bounds(const Graph& written) {
 }
 
 }  // namespace wholestep::runtime
+
+namespace wholestep {
+
+std::optional<std::int64_t> index_bound(const Graph& graph, const std::string& input) {
+  for (const plan::IndexBound& bound : runtime::index_bounds(graph)) {
+    if (bound.input == input) return bound.bound;
+  }
+  return std::nullopt;
+}
+
+}  // namespace wholestep

@@ -162,18 +162,8 @@ int lanes_of(const Target& target) { return std::max(1, target.vector_bytes / 4)
 namespace {
 
 double unary_cycles(UnaryOp op, int lanes) {
+  if (loops::is_one_instruction(op)) return 1;
   switch (op) {
-    case UnaryOp::neg:
-    case UnaryOp::abs:
-    case UnaryOp::sign:
-    case UnaryOp::ceil:
-    case UnaryOp::floor:
-    case UnaryOp::round:
-    case UnaryOp::trunc:
-    case UnaryOp::is_nan:
-    case UnaryOp::logical_not:
-    case UnaryOp::bit_not:
-      return 1;
     case UnaryOp::sqrt:
       return 12;
     case UnaryOp::exp:

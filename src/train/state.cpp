@@ -68,11 +68,18 @@ std::string describe(const Inputs& inputs) {
   return describe(types);
 }
 
-bool takes(const Graph& graph, const Inputs& inputs) {
-  return std::ranges::all_of(inputs, [&](const auto& input) {
-    const NodeId id = graph.find_id(input.first);
-    return id >= 0 && runtime::fits(graph.node(id).type, input.second);
-  });
+/// Whether the builder made a graph for the inputs that it was asked to take.
+void check_built(const Graph& graph, std::int64_t extent, const Inputs& inputs) {
+  for (const auto& [name, view] : inputs) {
+    const NodeId id = graph.find_id(name);
+    if (id >= 0 && runtime::fits(graph.node(id).type, view)) continue;
+    throw Error(ErrorCode::shape_mismatch,
+                fmt::format("{}: the graph builder was asked for a leading extent of {}, and its graph {}",
+                            graph.name(), extent,
+                            id < 0 ? fmt::format("has no input \"{}\"", name)
+                                   : fmt::format("takes {} as input \"{}\", where {} is given",
+                                                 to_string(graph.node(id).type), name, to_string(view.type))));
+  }
 }
 
 bool same_inputs(const Graph& a, const Graph& b) {
@@ -157,7 +164,8 @@ Specialisation* ResidentTrainer::State::build_for(const Inputs& inputs) {
   const Graph graph = builder(extent);
   train::check_loss(graph);
   train::check_same_model(programs.front()->forward, graph);
-  return takes(graph, inputs) ? &add(graph) : nullptr;
+  check_built(graph, extent, inputs);
+  return &add(graph);
 }
 
 Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/convert.h"
 #include "train/step_graph.h"
 #include "wholestep/nn.h"
 
@@ -32,7 +33,8 @@ std::int64_t StepBlock::find(std::string_view name) const {
 
 void StepBlock::set_lr(double lr) {
   if (!std::isfinite(lr) || lr < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("learning rate must be finite and at least 0, got {}", lr));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("learning rate must be finite and at least 0, got {}", number_text(lr)));
   }
   lr_ = lr;
   lr_input_ = static_cast<float>(lr);

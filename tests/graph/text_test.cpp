@@ -177,6 +177,10 @@ TEST(Text, WhatTheBuilderRefusesKeepsItsCodeAndGainsALine) {
                  {"line 3", "'x'"});
   expect_refused("%0 = input \"x\" : f32[2]\n%1 = add %0 : f32[2]\n", ErrorCode::invalid_argument, {"line 3", "add"});
   expect_refused("%0 = input \"x\" : f32[2]\nupdate %0 = %0\n", ErrorCode::not_a_parameter, {"line 3"});
+  expect_refused("%0 = input \"x\" : f32[2]\n%1 = reduce_sum %0 {axes=[0]} : f32[]\n", ErrorCode::invalid_graph,
+                 {"line 3", "attribute 'keepdims' missing", "reduce_sum takes axes (", "keepdims ("});
+  expect_refused("%0 = input \"x\" : f32[2]\n%1 = reduce_sum %0 {axes=[0], keepdims=1} : f32[]\n",
+                 ErrorCode::invalid_graph, {"line 3", "'keepdims'", "another type"});
   expect_refused("%0 = param \"w\" {init=\"gaussian\"} : f32[2]\n", ErrorCode::invalid_graph, {"line 2", "gaussian"});
 }
 

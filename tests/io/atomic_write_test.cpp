@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -69,6 +70,30 @@ TEST(WriteFileAtomically, TakesANameInTheCurrentFolder) {
   write("x", "text");
   std::filesystem::current_path(before);
   EXPECT_EQ(read_text(folder.file("x")), "text");
+}
+
+TEST(WriteFileAtomically, RemovesWhatAKilledProcessLeftBesideTheSameTargetAndNothingElse) {
+  TemporaryFolder folder;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  const std::string dead = std::to_string(child), alive = std::to_string(::getppid());
+  const std::vector<std::string> kept{".x." + alive + "-0.tmp", ".y." + dead + "-0.tmp",  ".x." + dead + "-.tmp",
+                                      ".x." + dead + "-0.txt",  ".x." + dead + "-0x.tmp", "x." + dead + "-0.tmp"};
+  for (const std::string& name : kept) write_text(folder.file(name), "");
+  const std::string locked = ".x." + dead + "-2.tmp";
+  write_text(folder.file(".x." + dead + "-0.tmp"), "half");
+  write_text(folder.file(".x." + dead + "-1.tmp"), "half");
+  write_text(folder.file(locked), "half");
+  const int lock = ::open(folder.file(locked).c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  write(folder.file("x"), "new");
+  EXPECT_EQ(read_text(folder.file("x")), "new");
+  for (const std::string& name : kept) EXPECT_TRUE(std::filesystem::exists(folder.file(name))) << name;
+  EXPECT_TRUE(std::filesystem::exists(folder.file(locked))) << "a process of another machine may hold it";
+  EXPECT_EQ(folder.entries(), static_cast<std::ptrdiff_t>(kept.size()) + 2);
+  ::close(lock);
 }
 
 TEST(WriteFileAtomically, RefusesAMissingFolderWithReasonAndPath) {

@@ -199,5 +199,12 @@ TEST(InitialValues, RefuseRanksAndNumbersThatAnInitDoesNotHave) {
                         [] { Graph::parse("graph \"g\"\n%0 = param \"w\" {init=\"unheard_of\"} : f32[2]\n"); });
 }
 
+TEST(InitialValues, OfAnAbsurdSizeAreAnErrorThatNamesTheParameterAndItsBytes) {
+  Graph graph;
+  graph.param("mountain", {std::int64_t{1} << 58});
+  testing::expect_error(ErrorCode::unsupported, {"'mountain'", "1152921504606846976 bytes"},
+                        [&] { initial_values(graph, 0); });
+}
+
 }  // namespace
 }  // namespace wholestep

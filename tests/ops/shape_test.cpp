@@ -114,7 +114,10 @@ TEST(Unsqueeze, PutsTheNewAxisWhereItIsAskedFor) {
   EXPECT_EQ(unsqueeze(x, 0).shape(), (Shape{1, 2, 3}));
   EXPECT_EQ(unsqueeze(x, -1).shape(), (Shape{2, 3, 1}));
   EXPECT_EQ(unsqueeze(x, 2).shape(), (Shape{2, 3, 1}));
-  expect_error(ErrorCode::invalid_argument, {"unsqueeze"}, [&] { unsqueeze(x, 3); });
+  expect_error(ErrorCode::invalid_argument, {"unsqueeze", "axis 3", "-3 to 2", "f32[2, 3]"}, [&] { unsqueeze(x, 3); });
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  expect_error(ErrorCode::invalid_argument, {"unsqueeze", std::to_string(kLowest), "f32[2, 3]"},
+               [&] { unsqueeze(x, kLowest); });
 }
 
 TEST(Slice, TakesEveryStrideFromStartToLimit) {
@@ -131,7 +134,10 @@ TEST(Slice, RefusesRangesOutsideTheOperand) {
   Tensor x = counting(g, {4});
   expect_error(ErrorCode::invalid_argument, {"slice", "axis 0"}, [&] { slice(x, {0}, {5}); });
   expect_error(ErrorCode::invalid_argument, {"slice"}, [&] { slice(x, {3}, {2}); });
-  expect_error(ErrorCode::invalid_argument, {"slice"}, [&] { slice(x, {-5}, {2}); });
+  expect_error(ErrorCode::invalid_argument, {"slice", "start -5", "-4 to 4"}, [&] { slice(x, {-5}, {2}); });
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  expect_error(ErrorCode::invalid_argument, {"slice", "limit " + std::to_string(kLowest), "axis 0"},
+               [&] { slice(x, {0}, {kLowest}); });
   expect_error(ErrorCode::invalid_argument, {"slice", "stride"}, [&] { slice(x, {0}, {4}, {0}); });
   expect_error(ErrorCode::invalid_argument, {"slice", "starts"}, [&] { slice(x, {0, 0}, {4}); });
 }

@@ -358,6 +358,22 @@ TEST(Session, RefusesADeviceThatDoesNotExist) {
   expect_error(ErrorCode::device_unavailable, {"abacus"}, [] { Session(Device{"abacus"}); });
 }
 
+TEST(Session, RefusesAGraphThatComputesNothing) {
+  Graph graph("idle");
+  graph.input("x", {2});
+  expect_error(ErrorCode::no_outputs, {"idle", "set_outputs"}, [&] { Session(Device::reference()).compile(graph); });
+}
+
+TEST(IndexBound, IsThatOfTheTableWhoseRowsAnInputNames) {
+  Graph graph("lookup");
+  const Tensor table = graph.param("table", {7, 3});
+  const Tensor rows = graph.input("rows", {2}, DType::i32);
+  graph.set_outputs({gather_rows(table, rows), graph.input("x", {2})});
+  EXPECT_EQ(index_bound(graph, "rows"), 7);
+  EXPECT_EQ(index_bound(graph, "x"), std::nullopt);
+  EXPECT_EQ(index_bound(graph, "nothing"), std::nullopt);
+}
+
 TEST(Session, RefusesToShareStateBetweenDevices) {
   const std::vector<Device> devices = testing::built_devices();
   if (devices.size() < 2) GTEST_SKIP() << "only one device in this build";

@@ -119,6 +119,15 @@ TEST_P(Specialised, BuilderIsNotAskedWhereMoreThanTheBatchDiffers) {
   expect_error(ErrorCode::dtype_mismatch, {"\"y\""}, [&] { trainer.step({{"x", full.x}, {"y", batch.x}}); });
 }
 
+TEST_P(Specialised, ABuilderThatMakesAnotherBatchThanItWasAskedForIsNamed) {
+  ResidentTrainer trainer = small_trainer(AdamW{}, GetParam(), 16);
+  trainer.set_graph_builder([](std::int64_t) { return small_classifier(5); });
+  const Batch batch = random_batch(4, 1);
+  expect_error(ErrorCode::shape_mismatch, {"graph builder", "extent of 4", "f32[5, 6]", "\"x\"", "f32[24]"},
+               [&] { trainer.step(batch.inputs()); });
+  EXPECT_EQ(trainer.steps(), 0);
+}
+
 TEST_P(Specialised, RefusesAnotherModel) {
   ResidentTrainer trainer = small_trainer(AdamW{}, GetParam(), 16);
   Graph more = small_classifier(4);

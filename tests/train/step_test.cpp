@@ -163,6 +163,10 @@ TEST_P(Step, RefusesALearningRateThatIsNoNumberOrNegative) {
   EXPECT_EQ(trainer.lr(), 0.5);
 }
 
+TEST(StepResult, WithoutValuesHasNoLoss) {
+  expect_error(ErrorCode::no_outputs, {"no loss"}, [] { StepResult{}.loss(); });
+}
+
 TEST_P(Step, ReturnsALossThatIsNotFinite) {
   ResidentTrainer trainer = small_trainer(SGD{}, GetParam());
   Batch batch = random_batch(16, 5);

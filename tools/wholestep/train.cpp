@@ -9,7 +9,6 @@
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
-#include "runtime/index_bounds.h"
 #include "schedule.h"
 #include "training.h"
 #include "wholestep/nn.h"
@@ -161,11 +160,10 @@ void check_data(const Graph& model, const std::string& folder, std::string_view 
     throw Error(ErrorCode::shape_mismatch, fmt::format("{}: the {} images have {} pixels each, model {} takes {}",
                                                        folder, split, set.image_elements(), model.name(), pixels));
   }
-  for (const plan::IndexBound& label : runtime::index_bounds(model)) {
-    if (label.input == "y" && set.classes() > label.bound) {
-      throw Error(ErrorCode::index_out_of_range, fmt::format("{}: a {} label is {}, model {} has {} classes", folder,
-                                                             split, set.classes() - 1, model.name(), label.bound));
-    }
+  const std::optional<std::int64_t> classes = index_bound(model, "y");
+  if (classes && set.classes() > *classes) {
+    throw Error(ErrorCode::index_out_of_range, fmt::format("{}: a {} label is {}, model {} has {} classes", folder,
+                                                           split, set.classes() - 1, model.name(), *classes));
   }
 }
 
