@@ -10,6 +10,7 @@
 #include "wholestep/nn.h"
 #include "wholestep/ops.h"
 #include "wholestep/optim.h"
+#include "wholestep/schedule.h"
 #include "wholestep/session.h"
 #include "wholestep/trainer.h"
 #include "wholestep/training_session.h"
