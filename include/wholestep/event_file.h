@@ -9,7 +9,7 @@ namespace wholestep::io {
 
 /// Writes scalars for TensorBoard: a new file `events.out.tfevents.<seconds>.<host>.<process>.<number>` in a folder, as
 /// TensorBoard expects of each process; it shows all files of a folder as one run. Records are TFRecords of Event
-/// messages, see docs/decisions/0009.
+/// messages, see docs/decisions/0010.
 class EventFile {
  public:
   /// Makes the folder where it is missing. Throws `io_error`.

@@ -20,6 +20,8 @@ TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--batch", "0"}).status, 2);
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--epochs", "1", "--steps", "1"}).status, 2);
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-every", "1"}).status, 2) << "--save-every needs --save";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--keep", "1"}).status, 2) << "needs --save-every";
+  EXPECT_EQ(run(folder, {"eval", "--data", "d", "--average"}).status, 2) << "--average needs --load";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--device", "abacus"}).status, 2);
   EXPECT_EQ(run(folder, {"show"}).status, 2);
   EXPECT_EQ(run(folder, {"bench"}).status, 2);
@@ -42,21 +44,61 @@ TEST(CommandLine, AnErrorIsOneLineOnStandardErrorAndStatus1) {
   EXPECT_EQ(missing.out, "");
 }
 
-TEST(CommandLine, APrecisionThatIsNotThereIsAnErrorThatSaysWhatIs) {
-  const DataFolder folder;
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"train", "--data", folder.data(), "--precision", "mixed"}, {"bench", "mlp", "--precision", "f16"}}) {
-    const Finished result = run(folder, words);
-    EXPECT_EQ(result.status, 1);
-    EXPECT_NE(result.err.find("f32"), std::string::npos) << result.err;
+TEST(CommandLine, ANameThatIsNotThereIsAWrongCommandLineAndTheMessageListsThoseThatAre) {
+  const Folder folder;
+  struct Case {
+    std::vector<std::string> words;
+    std::vector<std::string> parts;
+  };
+  for (const Case& wrong : std::vector<Case>{{{"train", "resnet9000", "--data", "d"}, {"resnet9000", "mlp"}},
+                                             {{"train", "--data", "d", "--optimizer", "adan"}, {"adan", "adamw"}},
+                                             {{"train", "--data", "d", "--device", "gpu"}, {"gpu", "cpu", "reference"}},
+                                             {{"train", "--data", "d", "--precision", "f8"}, {"f8", "f32"}},
+                                             {{"train", "--data", "d", "--schedule", "cosin"}, {"cosin", "cosine"}},
+                                             {{"bench", "everything"}, {"everything", "mlp"}},
+                                             {{"bench", "mlp", "surplus"}, {"surplus"}},
+                                             {{"show", "--workload", "resnet9000"}, {"resnet9000", "mlp"}}}) {
+    const Finished result = run(folder, wrong.words);
+    EXPECT_EQ(result.status, 2) << wrong.parts.front();
+    for (const std::string& part : wrong.parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
   }
 }
 
-TEST(CommandLine, AModelThatIsNotThereIsAnErrorThatListsThoseThatAre) {
-  const DataFolder folder;
-  const Finished result = run(folder, {"train", "resnet9000", "--data", folder.data()});
-  EXPECT_EQ(result.status, 1);
-  EXPECT_NE(result.err.find("mlp"), std::string::npos) << result.err;
+TEST(CommandLine, ANumberOutOfRangeIsAWrongCommandLineAndTheMessageIsShort) {
+  const Folder folder;
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--seed", "-1"},
+                                                        {"--seed", "18446744073709551616"},
+                                                        {"--seed", "0x10"},
+                                                        {"--lr", "nan"},
+                                                        {"--lr", "inf"},
+                                                        {"--lr", "-1"},
+                                                        {"--lr", "1e400"},
+                                                        {"--batch", "1.5"},
+                                                        {"--steps", "1e3"},
+                                                        {"--threads", "-2"},
+                                                        {"--keep", "0"},
+                                                        {"--clip-norm", "0"},
+                                                        {"--ema", "1"},
+                                                        {"--patience", "0"}}) {
+    const Finished result = run(folder, {"train", "--data", "d", option, value});
+    EXPECT_EQ(result.status, 2) << option << ' ' << value;
+    EXPECT_NE(result.err.find(option + ": expected a "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("got " + value), std::string::npos) << result.err;
+    EXPECT_LT(result.err.size(), 200u) << result.err;
+  }
+  for (const char* seconds : {"0", "nan", "-1", "3601"})
+    EXPECT_EQ(run(folder, {"bench", "mlp", "--seconds", seconds}).status, 2) << seconds;
+}
+
+TEST(CommandLine, AnEmptyNameIsAWrongCommandLine) {
+  const Folder folder;
+  for (const char* option : {"--data", "--save", "--save-best", "--log", "--resume", "--config"}) {
+    const Finished result = run(folder, {"train", "--data", "d", option, ""});
+    EXPECT_EQ(result.status, 2) << option;
+    EXPECT_NE(result.err.find(option), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(run(folder, {"eval", "--data", "d", "--load", ""}).status, 2);
 }
 
 TEST(Devices, ListsTheReferenceAndTheCpuAsAvailable) {
@@ -123,7 +165,7 @@ TEST(Show, PrintsPlanLoopsAndReport) {
 
 TEST(Bench, PrintsEveryFieldOfItsContract) {
   const DataFolder folder;
-  const Finished result = run(folder, {"bench", "mlp", "--threads", "1", "--seconds", "0", "--json"});
+  const Finished result = run(folder, {"bench", "mlp", "--threads", "1", "--seconds", "0.01", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const json object = json::parse(last_line(result.out));
   for (const char* field :
@@ -143,11 +185,6 @@ TEST(Bench, PrintsEveryFieldOfItsContract) {
   EXPECT_EQ(object.at("state_bytes"), 3 * 4 * (784 * 128 + 128 + 128 * 10 + 10)) << "parameters, m and v, nothing else";
   // Forward twice, the gradient of both weights, and the gradient of the hidden layer: the images need none.
   EXPECT_EQ(object.at("flops_per_step"), 2.0 * 64 * (2 * 784 * 128 + 3 * 128 * 10));
-}
-
-TEST(Bench, AWorkloadThatIsNotThereIsAnError) {
-  const Folder folder;
-  EXPECT_EQ(run(folder, {"bench", "everything"}).status, 1);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "checkpoint.h"
 #include "process.h"
 #include "wholestep/io.h"
 
@@ -12,31 +13,6 @@ namespace wholestep::test {
 namespace {
 
 using nlohmann::json;
-
-json result_of(const Finished& finished) {
-  EXPECT_EQ(finished.status, 0) << finished.err;
-  return finished.status == 0 ? json::parse(last_line(finished.out)) : json::object();
-}
-
-std::string steps_in(const std::string& path) {
-  for (const auto& [key, value] : io::read_safetensors(path).metadata) {
-    if (key == "steps") return value;
-  }
-  return "none";
-}
-
-/// Every tensor and every entry of the metadata.
-void expect_same_checkpoint(const std::string& left, const std::string& right) {
-  const io::SafeTensors a = io::read_safetensors(left);
-  const io::SafeTensors b = io::read_safetensors(right);
-  EXPECT_EQ(a.metadata, b.metadata);
-  ASSERT_EQ(a.tensors.size(), b.tensors.size());
-  for (const auto& [name, value] : a.tensors) {
-    const Array* other = find(b.tensors, name);
-    ASSERT_NE(other, nullptr) << name;
-    EXPECT_TRUE(value.same_bits(*other)) << name;
-  }
-}
 
 TEST(Train, LearnsAndReportsEveryFieldOfItsContract) {
   const DataFolder folder;
@@ -268,7 +244,8 @@ TEST(Train, AFullTargetIsAnErrorThatKeepsTheOldCheckpoint) {
   EXPECT_EQ(read_file(folder.file("a.safetensors")), before);
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     const std::string name = entry.path().filename();
-    EXPECT_TRUE(name == "data" || name == "a.safetensors" || name == "stdout" || name == "stderr")
+    EXPECT_TRUE(name == "data" || name == "a.safetensors" || name == "a.safetensors.json" || name == "stdout" ||
+                name == "stderr")
         << name << " was left behind";
   }
 }
@@ -296,6 +273,14 @@ TEST(Train, LogsEveryStepAndEpochAsJsonLinesAndAppends) {
   }
   EXPECT_EQ(steps, 26);
   EXPECT_EQ(epochs, 3) << "one whole, one to step 20, its rest";
+
+  int event_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file("log"))) {
+    if (!entry.path().filename().string().starts_with("events.out.tfevents.")) continue;
+    ++event_files;
+    EXPECT_NE(read_file(entry.path()).find("epoch/test_accuracy"), std::string::npos);
+  }
+  EXPECT_EQ(event_files, 2) << "one for each process";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "bench_peak.h"
 #include "bench_workload.h"
+#include "checks.h"
 #include "command.h"
 #include "evaluate.h"
 #include "options.h"
@@ -23,9 +24,9 @@ using Clock = std::chrono::steady_clock;
 
 struct BenchOptions {
   std::string workload;
-  std::string optimizer = "adamw";
+  std::optional<std::string> optimizer;
   DeviceOptions device;
-  std::string precision = "f32";
+  std::optional<std::string> precision;
   double seconds = 2;
   bool json = false;
 };
@@ -68,17 +69,19 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
 
   const Workload workload = make_workload(options.workload);
   const Graph& graph = workload.graph;
-  const Optimizer optimizer = optimizer_by_name(options.optimizer);
+  const Optimizer optimizer = optimizer_by_name(options.optimizer.value_or("adamw"));
   const Device device = options.device.device();
   const NamedArrays initial = initial_values(graph, 0);
 
+  const CompileOptions compile{.precision = precision_by_name(options.precision.value_or("f32"))};
+
   const Clock::time_point start = Clock::now();
-  ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device);
+  ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device, compile);
   const auto step = [&](const data::Batch& batch) { trainer.step({{"x", batch.images}, {"y", batch.labels}}); };
   step(workload.batches.front());
   const double first_step_ms = milliseconds_since(start);
 
-  HostOptimizerStep host(graph, optimizer, device);
+  HostOptimizerStep host(graph, optimizer, device, compile.precision);
   Timed resident_steps(workload, step);
   Timed gradient_runs(workload, [&](const data::Batch& batch) { host.gradients_only(batch); });
   Timed host_steps(workload, [&](const data::Batch& batch) { host.step(batch); });
@@ -102,8 +105,8 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
       {"workload", workload.name},
       {"device", device.name},
       {"threads", threads},
-      {"precision", options.precision},
-      {"optimizer", options.optimizer},
+      {"precision", options.precision.value_or("f32")},
+      {"optimizer", options.optimizer.value_or("adamw")},
       {"params", count_parameters(graph)},
       {"step_us_median", resident_steps.median_us()},
       {"step_us_min", resident_steps.min_us()},
@@ -155,7 +158,6 @@ void print_table(const nlohmann::ordered_json& r) {
 }
 
 int run_bench(const BenchOptions& options) {
-  check_precision(options.precision);
   const nlohmann::ordered_json result = measure(options);
   if (options.json)
     fmt::print("{}\n", result.dump());
@@ -169,13 +171,14 @@ int run_bench(const BenchOptions& options) {
 void add_bench(CLI::App& app, int& status) {
   auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "time training steps of a workload");
-  command->add_option("WORKLOAD", options->workload, "mlp: 784-128-10, batch 64")->required();
+  command->add_option("WORKLOAD", options->workload, "mlp: 784-128-10, batch 64")
+      ->required()
+      ->transform(known_to([](const std::string& name) { check_workload(name); }));
   options->device.add_to(*command);
-  command->add_option("--optimizer", options->optimizer, fmt::format("{}", fmt::join(optimizer_names(), ", ")))
-      ->capture_default_str();
+  add_optimizer(*command, options->optimizer, "default: adamw");
   add_precision(*command, options->precision);
   command->add_option("--seconds", options->seconds, "how long to measure")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->transform(number_from(0, false, 3600))
       ->capture_default_str();
   command->add_flag("--json", options->json, "print one JSON object");
   command->callback([options, &status] { status = run_bench(*options); });

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "passes/passes.h"
 #include "train/step_graph.h"
 #include "wholestep/error.h"
 #include "wholestep/nn.h"
@@ -60,9 +61,14 @@ Graph update_graph(const Graph& model, const std::vector<std::string>& names, co
 
 }  // namespace
 
+void check_workload(const std::string& name) {
+  if (name == "mlp") return;
+  throw Error(ErrorCode::unknown_name, fmt::format("no workload is called \"{}\"; this version has: mlp", name));
+}
+
 Workload make_workload(const std::string& name) {
-  if (name == "mlp") return make_mlp();
-  throw Error(ErrorCode::unknown_name, fmt::format("no workload \"{}\"; this version has: mlp", name));
+  check_workload(name);
+  return make_mlp();
 }
 
 std::int64_t count_parameters(const Graph& graph) {
@@ -90,11 +96,12 @@ double count_matmul_flops(const Graph& graph) {
   return flops;
 }
 
-HostOptimizerStep::HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device)
+HostOptimizerStep::HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device,
+                                     Precision precision)
     : optimizer_(optimizer),
       names_(trainable(graph)),
       rules_(train::rules_of(*optimizer, graph, names_)),
-      gradient_graph_(gradients_with_loss(graph, names_)),
+      gradient_graph_(gradients_with_loss(passes::apply_precision(graph, precision), names_)),
       gradients_(Session(device).compile(gradient_graph_)),
       update_(Session(device).compile(update_graph(graph, names_, rules_))),
       first_gradient_(graph.outputs().size()) {

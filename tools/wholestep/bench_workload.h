@@ -18,7 +18,9 @@ struct Workload {
   std::vector<data::Batch> batches;
 };
 
-/// "mlp": 784-128-10, batch 64. Throws `unknown_name` listing the names.
+/// Throws `unknown_name` listing the names.
+void check_workload(const std::string& name);
+/// "mlp": 784-128-10, batch 64. Throws as `check_workload`.
 Workload make_workload(const std::string& name);
 
 std::int64_t count_parameters(const Graph& graph);
@@ -30,7 +32,7 @@ double count_matmul_flops(const Graph& graph);
 /// a second program takes parameters, gradients and optimizer state in and gives them out.
 class HostOptimizerStep {
  public:
-  HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device);
+  HostOptimizerStep(const Graph& graph, const Optimizer& optimizer, const Device& device, Precision precision);
 
   /// The gradient program alone; the gradients stay on the device. Returns the loss.
   double gradients_only(const data::Batch& batch);

@@ -11,6 +11,7 @@ void add_train(CLI::App& app, int& status);
 void add_eval(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
 void add_show(CLI::App& app, int& status);
+void add_plot(CLI::App& app, int& status);
 void add_devices(CLI::App& app, int& status);
 
 /// Exit status of a run that a signal ended after it had saved.

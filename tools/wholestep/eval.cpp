@@ -2,11 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "checks.h"
 #include "command.h"
+#include "core/convert.h"
 #include "evaluate.h"
 #include "options.h"
 #include "wholestep/io.h"
@@ -20,29 +23,42 @@ struct EvalOptions {
   std::string model = "mlp";
   std::string data;
   std::string load;
+  bool average = false;
   std::int64_t batch = 64;
   DeviceOptions device;
   bool json = false;
 };
 
-/// Values of all parameters of `graph` out of a checkpoint, which may hold more: optimizer state.
-NamedArrays values_from(const std::string& path, const io::SafeTensors& file, const Graph& graph) {
+/// Values of all parameters of `graph`, or their averages, out of a checkpoint, which may hold more: optimizer state.
+NamedArrays values_from(const std::string& path, const io::SafeTensors& file, const Graph& graph, bool average) {
   NamedArrays values;
   for (const NodeId id : graph.nodes_of("param")) {
     const Node& node = graph.node(id);
-    const Array* found = find(file.tensors, node.name);
+    const std::string name = average ? "average/" + node.name : node.name;
+    const Array* found = find(file.tensors, name);
     if (!found) {
       throw Error(ErrorCode::checkpoint_mismatch,
-                  fmt::format("{}: no tensor \"{}\", which model \"{}\" needs", path, node.name, graph.name()));
+                  fmt::format("{}: no tensor \"{}\", which model \"{}\" needs", path, name, graph.name()));
     }
     if (found->type() != node.type) {
       throw Error(ErrorCode::checkpoint_mismatch,
-                  fmt::format("{}: tensor \"{}\": model \"{}\" expects {}, the file has {}", path, node.name,
-                              graph.name(), to_string(node.type), to_string(found->type())));
+                  fmt::format("{}: tensor \"{}\": model \"{}\" expects {}, the file has {}", path, name, graph.name(),
+                              to_string(node.type), to_string(found->type())));
     }
     values.emplace_back(node.name, *found);
   }
   return values;
+}
+
+/// Weights that are not finite have no loss worth reporting.
+[[noreturn]] void fail_non_finite(const std::string& path, const NamedArrays& weights, double loss) {
+  for (const auto& [name, values] : weights) {
+    for (const double value : values.to_doubles()) {
+      if (std::isfinite(value)) continue;
+      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}\" holds {}", path, name, number_text(value)));
+    }
+  }
+  throw Error(ErrorCode::non_finite, fmt::format("the loss over the test examples is {}", number_text(loss)));
 }
 
 /// The step count of a checkpoint; none for another file.
@@ -97,7 +113,7 @@ int run_eval(const EvalOptions& options) {
     values = initial_values(graph, 0);
   } else {
     const io::SafeTensors file = io::read_safetensors(options.load);
-    values = values_from(options.load, file, graph);
+    values = values_from(options.load, file, graph, options.average);
     steps = steps_of(file);
   }
   const data::ImageSet test = data::read_idx(options.data, data::Split::test);
@@ -107,6 +123,7 @@ int run_eval(const EvalOptions& options) {
   Forward forward(options, build, std::min(options.batch, test.size()));
   forward.set(values);
   const Evaluation result = evaluate(test, options.batch, [&](const Inputs& inputs) { return forward(inputs); });
+  if (!std::isfinite(result.loss)) fail_non_finite(options.load, values, result.loss);
   if (options.json) {
     const nlohmann::ordered_json object = {
         {"model", options.model},
@@ -136,11 +153,18 @@ int run_eval(const EvalOptions& options) {
 void add_eval(CLI::App& app, int& status) {
   auto options = std::make_shared<EvalOptions>();
   CLI::App* command = app.add_subcommand("eval", "loss and accuracy of a model on a test set");
-  command->add_option("MODEL", options->model, "built-in model")->capture_default_str();
-  command->add_option("--data", options->data, "folder with the IDX files, plain or .gz")->required();
-  command->add_option("--load", options->load, "checkpoint or other safetensors file with the weights");
+  command->add_option("MODEL", options->model, "built-in model")
+      ->transform(known_to([](const std::string& name) { models::by_name(name); }))
+      ->capture_default_str();
+  command->add_option("--data", options->data, "folder with the IDX files, plain or .gz")
+      ->required()
+      ->transform(not_empty());
+  CLI::Option* load =
+      command->add_option("--load", options->load, "checkpoint or other safetensors file with the weights")
+          ->transform(not_empty());
+  command->add_flag("--average", options->average, "of the averages that `train --ema` keeps")->needs(load);
   command->add_option("--batch", options->batch, "examples at a time")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->transform(whole_number(1, kMostExamples))
       ->capture_default_str();
   options->device.add_to(*command);
   command->add_flag("--json", options->json, "print one JSON object");

@@ -20,6 +20,7 @@ int run(int argc, char** argv) {
   add_eval(app, status);
   add_bench(app, status);
   add_show(app, status);
+  add_plot(app, status);
   add_devices(app, status);
   try {
     app.parse(argc, argv);

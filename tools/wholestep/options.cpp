@@ -1,21 +1,39 @@
 #include "options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 
+#include "checks.h"
 #include "wholestep/error.h"
+#include "wholestep/optim.h"
+#include "wholestep/session.h"
 
 namespace wholestep::cli {
 
+namespace {
+
+void check_device(const std::string& name) {
+  std::vector<std::string> names;
+  for (const DeviceInfo& info : devices()) {
+    if (info.name == name) return;
+    names.push_back(info.available ? info.name : info.name + " (unavailable)");
+  }
+  throw Error(ErrorCode::unknown_name,
+              fmt::format("no device is called \"{}\"; this build has: {}", name, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
 void DeviceOptions::add_to(CLI::App& command) {
-  command.add_option("--device", name, "where the program runs")
-      ->check(CLI::IsMember({"cpu", "cuda", "vulkan", "reference"}))
+  command.add_option("--device", name, "where the program runs; `wholestep devices` lists them")
+      ->transform(known_to(check_device))
       ->capture_default_str();
   command.add_option("--threads", threads, "worker threads; 0: one per core")
-      ->check(CLI::Range(0, 1024))
+      ->transform(whole_number(0, 1024))
       ->capture_default_str();
 }
 
@@ -27,16 +45,16 @@ int DeviceOptions::threads_used() const {
   return 1;
 }
 
-void add_precision(CLI::App& command, std::string& precision) {
-  command.add_option("--precision", precision, "number format of the arithmetic")
-      ->check(CLI::IsMember({"f32", "mixed", "f16"}))
-      ->capture_default_str();
+void add_precision(CLI::App& command, std::optional<std::string>& precision) {
+  command
+      .add_option("--precision", precision,
+                  "of the arithmetic: f32, mixed (mixed_bf16), mixed_f16 or f16 (default: f32)")
+      ->transform(known_to([](const std::string& text) { precision_by_name(text); }));
 }
 
-void check_precision(const std::string& precision) {
-  if (precision != "f32") {
-    throw Error(ErrorCode::unsupported, fmt::format("--precision {}: this version computes in f32 only", precision));
-  }
+void add_optimizer(CLI::App& command, std::optional<std::string>& optimizer, const std::string& otherwise) {
+  command.add_option("--optimizer", optimizer, fmt::format("{} ({})", fmt::join(optimizer_names(), ", "), otherwise))
+      ->transform(known_to([](const std::string& text) { optimizer_by_name(text); }));
 }
 
 std::pair<data::ImageSet, data::ImageSet> read_data(const std::string& folder) {

@@ -1,6 +1,7 @@
 #pragma once
 // What several subcommands ask for in the same words.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,9 +24,9 @@ struct DeviceOptions {
   int threads_used() const;
 };
 
-void add_precision(CLI::App& command, std::string& precision);
-/// Throws `unsupported` for a precision that this version has not.
-void check_precision(const std::string& precision);
+/// Both default to nothing; `otherwise`: what the help says of that.
+void add_precision(CLI::App& command, std::optional<std::string>& precision);
+void add_optimizer(CLI::App& command, std::optional<std::string>& optimizer, const std::string& otherwise);
 
 /// Both splits of the data set in `folder`: training, test.
 std::pair<data::ImageSet, data::ImageSet> read_data(const std::string& folder);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "checks.h"
 #include "wholestep/error.h"
 #include "wholestep/io.h"
 
@@ -14,10 +15,9 @@ namespace {
 // Under this prefix `ResidentTrainer::save` keeps what it is given; the optimizer it keeps itself.
 constexpr std::string_view kExtra = "extra/";
 
-// As the command line allows.
-constexpr std::int64_t kLargestBatch = std::int64_t{1} << 31;
-
-using Metadata = std::vector<std::pair<std::string, std::string>>;
+bool has(const Metadata& metadata, const std::string& key) {
+  return std::any_of(metadata.begin(), metadata.end(), [&](const auto& item) { return item.first == key; });
+}
 
 const std::string& entry(const Metadata& metadata, const std::string& path, const std::string& key) {
   const auto found =
@@ -43,14 +43,27 @@ T number(const Metadata& metadata, const std::string& path, const std::string& k
 
 }  // namespace
 
+std::int64_t RunIdentity::steps_per_epoch() const {
+  const std::int64_t full = examples / batch;
+  return (full + accumulate - 1) / accumulate + (examples % batch != 0 ? 1 : 0);
+}
+
+std::int64_t RunIdentity::first_batch(std::int64_t step) const { return std::min(step * accumulate, examples / batch); }
+
 Metadata RunIdentity::to_metadata() const {
-  return {{"model", model},
-          {"lr", fmt::format("{}", lr)},
-          {"schedule", schedule},
-          {"goal", fmt::format("{}", goal)},
-          {"batch", fmt::format("{}", batch)},
-          {"seed", fmt::format("{}", seed)},
-          {"examples", fmt::format("{}", examples)}};
+  Metadata metadata{{"model", model},
+                    {"lr", fmt::format("{}", lr)},
+                    {"schedule", schedule},
+                    {"precision", precision},
+                    {"monitor", monitor},
+                    {"goal", fmt::format("{}", goal)},
+                    {"batch", fmt::format("{}", batch)},
+                    {"seed", fmt::format("{}", seed)},
+                    {"accumulate", fmt::format("{}", accumulate)},
+                    {"examples", fmt::format("{}", examples)}};
+  if (clip_norm) metadata.emplace_back("clip_norm", fmt::format("{}", *clip_norm));
+  if (ema) metadata.emplace_back("ema", fmt::format("{}", *ema));
+  return metadata;
 }
 
 RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
@@ -61,13 +74,22 @@ RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
   run.optimizer = entry(metadata, path, "optimizer");
   run.lr = number<double>(metadata, path, extra("lr"));
   run.schedule = entry(metadata, path, extra("schedule"));
+  run.precision = entry(metadata, path, extra("precision"));
+  run.monitor = entry(metadata, path, extra("monitor"));
   run.goal = number<std::int64_t>(metadata, path, extra("goal"));
   run.batch = number<std::int64_t>(metadata, path, extra("batch"));
+  run.accumulate = number<std::int64_t>(metadata, path, extra("accumulate"));
+  if (has(metadata, extra("clip_norm"))) run.clip_norm = number<double>(metadata, path, extra("clip_norm"));
+  if (has(metadata, extra("ema"))) run.ema = number<double>(metadata, path, extra("ema"));
   run.seed = number<std::uint64_t>(metadata, path, extra("seed"));
   run.examples = number<std::int64_t>(metadata, path, extra("examples"));
-  if (run.batch < 1 || run.batch > kLargestBatch) {
+  if (run.batch < 1 || run.batch > kMostExamples) {
     throw Error(ErrorCode::checkpoint_mismatch,
-                fmt::format("{}: expected a batch size of 1 to {}, got {}", path, kLargestBatch, run.batch));
+                fmt::format("{}: expected a batch size of 1 to {}, got {}", path, kMostExamples, run.batch));
+  }
+  if (run.accumulate < 1 || run.accumulate > kMostExamples) {
+    throw Error(ErrorCode::checkpoint_mismatch,
+                fmt::format("{}: expected 1 to {} batches in a step, got {}", path, kMostExamples, run.accumulate));
   }
   if (run.goal < 0 || run.examples < 0) {
     throw Error(ErrorCode::checkpoint_mismatch,
@@ -75,6 +97,26 @@ RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
                             run.goal, run.examples));
   }
   return run;
+}
+
+Metadata RunProgress::to_metadata() const {
+  Metadata metadata{{"epoch_loss_sum", fmt::format("{}", loss_sum)}, {"epoch_examples", fmt::format("{}", examples)}};
+  if (best) {
+    metadata.emplace_back("best", fmt::format("{}", *best));
+    metadata.emplace_back("best_epoch", fmt::format("{}", best_epoch));
+  }
+  return metadata;
+}
+
+RunProgress RunProgress::from_metadata(const std::string& path, const Metadata& metadata) {
+  RunProgress progress;
+  progress.loss_sum = number<double>(metadata, path, "epoch_loss_sum");
+  progress.examples = number<std::int64_t>(metadata, path, "epoch_examples");
+  if (has(metadata, "best")) {
+    progress.best = number<double>(metadata, path, "best");
+    progress.best_epoch = number<std::int64_t>(metadata, path, "best_epoch");
+  }
+  return progress;
 }
 
 }  // namespace wholestep::cli

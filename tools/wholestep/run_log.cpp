@@ -19,12 +19,17 @@ RunLog::RunLog(const std::string& folder) {
     throw Error(ErrorCode::io_error, fmt::format("--log {}: cannot make the folder: {}", folder, error.message()));
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw Error(ErrorCode::io_error, fmt::format("{}: cannot open: {}", path_, std::strerror(errno)));
+  events_.emplace(folder);
 }
 
-void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double us) {
+void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us) {
   if (!file_) return;
-  fmt::print(file_.get(), "{{\"event\": \"step\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"us\": {:.1f}}}\n", step,
-             epoch, loss, us);
+  fmt::print(file_.get(),
+             "{{\"event\": \"step\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {}, \"us\": {:.1f}}}\n", step,
+             epoch, loss, lr, us);
+  events_->add(step, {{"train/loss", loss}, {"train/lr", lr}, {"train/step_us", us}});
+  // Whoever watches the run sees it move.
+  if (std::chrono::steady_clock::now() - flushed_ > std::chrono::seconds(1)) flush();
 }
 
 void RunLog::epoch(const EpochReport& report) {
@@ -33,13 +38,19 @@ void RunLog::epoch(const EpochReport& report) {
              "{{\"event\": \"epoch\", \"step\": {}, \"epoch\": {}, \"train_loss\": {}, \"test_loss\": {}, "
              "\"test_accuracy\": {}, \"step_us_median\": {:.1f}}}\n",
              report.steps, report.epoch, report.train_loss, report.test_loss, report.test_accuracy, report.step_us);
+  events_->add(report.steps, {{"epoch/train_loss", report.train_loss},
+                              {"epoch/test_loss", report.test_loss},
+                              {"epoch/test_accuracy", report.test_accuracy}});
   flush();
 }
 
 void RunLog::flush() {
-  if (file_ && std::fflush(file_.get()) != 0) {
+  if (!file_) return;
+  if (std::fflush(file_.get()) != 0) {
     throw Error(ErrorCode::io_error, fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
   }
+  events_->flush();
+  flushed_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace wholestep::cli

@@ -1,20 +1,24 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+
+#include "wholestep/event_file.h"
 
 namespace wholestep::cli {
 
 struct EpochReport;
 
-/// Appends JSON lines to `train.jsonl` in a folder: {"event": "step", ...} for every step, {"event": "epoch", ...} for
-/// every epoch. Does nothing for an empty folder name.
+/// Appends JSON lines to `train.jsonl` in a folder - {"event": "step", ...} for every step, {"event": "epoch", ...} for
+/// every epoch - and writes the same numbers to an event file for TensorBoard. Does nothing for an empty folder name.
 class RunLog {
  public:
   /// Makes the folder where it is missing. Throws `io_error`.
   explicit RunLog(const std::string& folder);
-  void step(std::int64_t step, std::int64_t epoch, double loss, double us);
+  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us);
   void epoch(const EpochReport& report);
   /// Hands everything to the system. Throws `io_error` where it could not be written.
   void flush();
@@ -25,6 +29,8 @@ class RunLog {
   };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  std::optional<io::EventFile> events_;
+  std::chrono::steady_clock::time_point flushed_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace wholestep::cli

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "backend/backend.h"
+#include "checks.h"
 #include "command.h"
 #include "options.h"
 #include "passes/passes.h"
@@ -97,11 +98,11 @@ void add_show(CLI::App& app, int& status) {
   CLI::Option* file = command->add_option("FILE", options->file, "text form of a graph (.ws)");
   CLI::Option* workload =
       command->add_option("--workload", options->workload, "built-in model, with its gradients and update")
+          ->transform(known_to([](const std::string& name) { models::by_name(name); }))
           ->excludes(file);
-  command->add_option("--optimizer", options->optimizer,
-                      "of the update (default for a workload: adamw; for a file: no update)");
+  add_optimizer(*command, options->optimizer, "default for a workload: adamw; for a file: no update");
   command->add_option("--batch", options->batch, "examples in a step of the workload")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31))
+      ->transform(whole_number(1, kMostExamples))
       ->capture_default_str();
   std::string passes;
   for (const passes::Pass& pass : passes::pipeline()) passes += (passes.empty() ? "" : ", ") + pass.name;

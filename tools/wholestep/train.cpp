@@ -2,39 +2,54 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "checks.h"
 #include "command.h"
 #include "interrupt.h"
 #include "options.h"
-#include "schedule.h"
+#include "run_config.h"
 #include "training.h"
 #include "wholestep/nn.h"
 #include "wholestep/optim.h"
+#include "wholestep/schedule.h"
 
 namespace wholestep::cli {
 namespace {
 
 struct TrainOptions {
+  std::string config;
   std::optional<std::string> model;
   std::string data;
   std::optional<std::string> optimizer;
   std::optional<double> lr;
   std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> accumulate;
+  std::optional<double> clip_norm;
+  std::optional<double> ema;
   std::optional<std::uint64_t> seed;
   std::optional<std::string> schedule;
+  std::optional<std::string> precision;
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
   DeviceOptions device;
-  std::string precision = "f32";
   std::string save;
   std::int64_t save_every = 0;
+  std::int64_t keep = 0;
+  std::string save_best;
+  std::int64_t patience = 0;
+  std::optional<std::string> monitor;
   std::string resume;
   std::string log;
   bool json = false;
 };
+
+Schedule schedule_of(const std::string& text, std::int64_t goal) {
+  return Schedule::parse(text, std::max<std::int64_t>(goal, 1));
+}
 
 /// What the user asked for, completed by the checkpoint that the run resumes from, which it must not contradict.
 RunIdentity identify(const TrainOptions& options) {
@@ -42,7 +57,12 @@ RunIdentity identify(const TrainOptions& options) {
   run.model = options.model.value_or("mlp");
   run.optimizer = options.optimizer.value_or("adamw");
   run.schedule = options.schedule.value_or("constant");
+  run.precision = options.precision.value_or("f32");
+  run.monitor = options.monitor.value_or("loss");
   run.batch = options.batch.value_or(64);
+  run.accumulate = options.accumulate.value_or(1);
+  run.clip_norm = options.clip_norm;
+  run.ema = options.ema;
   run.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
     const RunIdentity kept = RunIdentity::of_checkpoint(options.resume);
@@ -56,8 +76,22 @@ RunIdentity identify(const TrainOptions& options) {
     check("MODEL", options.model, kept.model);
     check("--optimizer", options.optimizer, kept.optimizer);
     check("--batch", options.batch, kept.batch);
+    check("--accumulate", options.accumulate, kept.accumulate);
     check("--seed", options.seed, kept.seed);
-    check("--schedule", options.schedule, kept.schedule);
+    const auto check_optional = [&](const char* what, const auto& asked, const auto& had) {
+      if (asked && !had) {
+        throw Error(
+            ErrorCode::checkpoint_mismatch,
+            fmt::format("{}: {} {} was asked for, the checkpoint is of a run without", options.resume, what, *asked));
+      }
+      if (asked) check(what, asked, *had);
+    };
+    check_optional("--clip-norm", options.clip_norm, kept.clip_norm);
+    check_optional("--ema", options.ema, kept.ema);
+    check("--precision", options.precision, kept.precision);
+    check("--monitor", options.monitor, kept.monitor);
+    if (options.schedule && !(schedule_of(*options.schedule, kept.goal) == schedule_of(kept.schedule, kept.goal)))
+      check("--schedule", options.schedule, kept.schedule);
     run = kept;
   }
   if (options.lr)
@@ -69,11 +103,11 @@ RunIdentity identify(const TrainOptions& options) {
 
 /// Steps at which the run ends: as asked for, else as its checkpoint says, else after ten epochs.
 std::int64_t goal_of(const TrainOptions& options, const RunIdentity& run) {
-  const std::int64_t steps_per_epoch = (run.examples + run.batch - 1) / run.batch;
+  const std::int64_t steps_per_epoch = run.steps_per_epoch();
   std::int64_t goal = options.resume.empty() ? 10 * steps_per_epoch : run.goal;
   if (options.steps) goal = *options.steps;
   if (options.epochs) goal = *options.epochs * steps_per_epoch;
-  if (!options.resume.empty() && run.schedule != "constant" && goal != run.goal) {
+  if (!options.resume.empty() && !(schedule_of(run.schedule, goal) == schedule_of(run.schedule, run.goal))) {
     throw Error(ErrorCode::checkpoint_mismatch,
                 fmt::format("{}: {} steps were asked for, the checkpoint is of a run whose {} schedule ends at {}",
                             options.resume, goal, run.schedule, run.goal));
@@ -81,17 +115,38 @@ std::int64_t goal_of(const TrainOptions& options, const RunIdentity& run) {
   return goal;
 }
 
-std::string resume_command(const TrainOptions& options, const RunIdentity& run, const std::string& checkpoint) {
-  std::string command =
-      fmt::format("wholestep train {} --data {} --optimizer {} --lr {} --batch {} --seed {}", shell_quote(run.model),
-                  shell_quote(options.data), shell_quote(run.optimizer), run.lr, run.batch, run.seed);
-  command += fmt::format(" --schedule {} --steps {} --device {}", run.schedule, run.goal, options.device.name);
-  if (options.device.threads > 0) command += fmt::format(" --threads {}", options.device.threads);
-  if (!options.save.empty()) command += fmt::format(" --save {}", shell_quote(options.save));
-  if (options.save_every > 0) command += fmt::format(" --save-every {}", options.save_every);
-  if (!options.log.empty()) command += fmt::format(" --log {}", shell_quote(options.log));
-  if (options.json) command += " --json";
-  return command + fmt::format(" --resume {}", shell_quote(checkpoint));
+/// The run as `--config` takes it: what was given and what followed from that.
+std::string config_of(const TrainOptions& options, const RunIdentity& run) {
+  nlohmann::ordered_json config = {{"model", run.model},
+                                   {"data", options.data},
+                                   {"optimizer", run.optimizer},
+                                   {"lr", run.lr},
+                                   {"schedule", run.schedule},
+                                   {"batch", run.batch},
+                                   {"seed", run.seed},
+                                   {"steps", run.goal},
+                                   {"precision", run.precision},
+                                   {"device", options.device.name},
+                                   {"threads", options.device.threads}};
+  const auto add = [&](const char* key, const auto& value, const auto& none) {
+    if (value != none) config[key] = value;
+  };
+  add("accumulate", run.accumulate, 1);
+  if (run.clip_norm) config["clip-norm"] = *run.clip_norm;
+  if (run.ema) config["ema"] = *run.ema;
+  add("save", options.save, "");
+  add("save-every", options.save_every, 0);
+  add("keep", options.keep, 0);
+  add("save-best", options.save_best, "");
+  add("patience", options.patience, 0);
+  add("monitor", run.monitor, "loss");
+  add("log", options.log, "");
+  return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::string resume_command(const TrainOptions& options, const std::string& checkpoint) {
+  return fmt::format("wholestep train --config {} --resume {}{}", shell_quote(checkpoint + ".json"),
+                     shell_quote(checkpoint), options.json ? " --json" : "");
 }
 
 template <class T>
@@ -120,11 +175,12 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
       {"model", run.model},
       {"device", options.device.name},
       {"threads", options.device.threads_used()},
-      {"precision", options.precision},
+      {"precision", run.precision},
       {"optimizer", run.optimizer},
       {"lr", run.lr},
       {"schedule", run.schedule},
       {"batch", run.batch},
+      {"accumulate", run.accumulate},
       {"seed", run.seed},
       {"steps", trainer.steps()},
       {"final_loss", or_null(outcome.final_loss)},
@@ -134,6 +190,9 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
       {"resident", trainer.is_resident()},
       {"checkpoint",
        outcome.checkpoint.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(outcome.checkpoint)},
+      {"best_epoch", outcome.progress.best ? nlohmann::ordered_json(outcome.progress.best_epoch) : nullptr},
+      {"best", or_null(outcome.progress.best)},
+      {"stopped_early", outcome.stopped_early},
       {"interrupted", outcome.interrupted},
       {"seconds", outcome.seconds},
       {"epochs", epochs}};
@@ -167,12 +226,20 @@ void check_data(const Graph& model, const std::string& folder, std::string_view 
   }
 }
 
+/// What options need of each other, wherever they came from.
+void check_together(const TrainOptions& options) {
+  if (options.data.empty()) throw CLI::RequiredError("--data");
+  if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
+  if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
+}
+
 int run_train(const TrainOptions& options) {
-  check_precision(options.precision);
-  TrainingPlan plan{identify(options)};
+  catch_interrupts();
+  TrainingPlan plan{identify(options), {}, {}};
   const auto build = models::by_name(plan.run.model);
   const Optimizer optimizer = optimizer_by_name(plan.run.optimizer, plan.run.lr);
-  if (!options.save.empty()) check_writable(options.save);
+  if (!options.save.empty()) Checkpoints::check_writable("--save", options.save);
+  if (!options.save_best.empty()) Checkpoints::check_writable("--save-best", options.save_best);
   const auto [training, test] = read_data(options.data);
   if (training.size() == 0 || test.size() == 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: a data set without examples", options.data));
@@ -186,37 +253,53 @@ int run_train(const TrainOptions& options) {
   }
   plan.run.examples = training.size();
   plan.run.goal = goal_of(options, plan.run);
-  plan.save = options.save;
-  plan.save_every = options.save_every;
+  plan.checkpoints = {options.save, options.save_best, options.save_every, options.keep, config_of(options, plan.run)};
+  plan.monitor = plan.run.monitor == "accuracy" ? Monitor::accuracy : Monitor::loss;
+  plan.patience = options.patience;
   plan.log = options.log;
   plan.results_to_stderr = options.json;
 
   // The program for full batches, or for the whole set where that is smaller.
   const Graph graph = build(std::min(plan.run.batch, training.size()));
+  const CompileOptions compile{.precision = precision_by_name(plan.run.precision)};
   ResidentTrainer trainer(graph, trainable(graph), initial_values(graph, plan.run.seed), optimizer,
-                          options.device.device());
+                          options.device.device(), compile,
+                          {.clip_norm = plan.run.clip_norm, .ema_decay = plan.run.ema});
   trainer.set_graph_builder(build);
   if (!options.resume.empty()) {
-    trainer.load(options.resume);
+    plan.progress = RunProgress::from_metadata(options.resume, trainer.load(options.resume));
   }
+  Checkpoints checkpoints(plan.checkpoints, plan.run);
+  checkpoints.check_space(trainer);
+  if (!options.resume.empty()) checkpoints.adopt(trainer.steps());
 
   std::int64_t parameters = 0;
   for (const auto& [name, values] : trainer.params()) parameters += values.size();
-  fmt::print(options.json ? stderr : stdout,
-             "{}: {} parameters, {} (lr {}), batch {}, {} training and {} test images, {} with {} thread{}\n",
+  std::FILE* const out = options.json ? stderr : stdout;
+  fmt::print(out, "{}: {} parameters, {} (lr {}), batch {}, {} training and {} test images, {} with {} thread{}\n",
              plan.run.model, parameters, plan.run.optimizer, plan.run.lr, plan.run.batch, training.size(), test.size(),
              options.device.name, options.device.threads_used(), options.device.threads_used() == 1 ? "" : "s");
-  std::fflush(stdout);
+  const std::int64_t before = trainer.steps();
+  if (before >= plan.run.goal) {
+    fmt::print(out, "nothing left to train: {} step{} of {} are done (--steps or --epochs sets another end)\n", before,
+               before == 1 ? "" : "s", plan.run.goal);
+  }
+  std::fflush(out);
 
-  catch_interrupts();
-  const TrainingOutcome outcome = run_training(trainer, plan, training, test);
+  const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, training, test);
+  if (outcome.stopped_early) {
+    fmt::print(out, "stopped early at step {} of {}: no better test {} since epoch {}\n", trainer.steps(),
+               plan.run.goal, plan.run.monitor, outcome.progress.best_epoch);
+    std::fflush(out);
+  }
   if (options.json)
     print_json(options, plan.run, trainer, outcome);
   else
     print_end(trainer, outcome);
   if (!outcome.interrupted) return 0;
-  fmt::print(stderr, "interrupted at step {} of {}; to go on:\n  {}\n", trainer.steps(), plan.run.goal,
-             resume_command(options, plan.run, outcome.checkpoint));
+  fmt::print(stderr, "interrupted {}at step {} of {}; to go on:\n  {}\n",
+             trainer.steps() == before ? "before the first step, " : "", trainer.steps(), plan.run.goal,
+             resume_command(options, outcome.checkpoint));
   return kInterrupted;
 }
 
@@ -225,35 +308,64 @@ int run_train(const TrainOptions& options) {
 void add_train(CLI::App& app, int& status) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "train a model");
-  command->add_option("MODEL", options->model, "built-in model (default: mlp)");
-  command->add_option("--data", options->data, "folder with the four IDX files, plain or .gz")->required();
-  command->add_option("--optimizer", options->optimizer,
-                      fmt::format("{} (default: adamw)", fmt::join(optimizer_names(), ", ")));
-  command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")->check(CLI::NonNegativeNumber);
+  command->add_option("--config", options->config, "JSON file with options; the command line overrides it")
+      ->transform(not_empty());
+  command->add_option("MODEL,--model", options->model, "built-in model (default: mlp)")
+      ->transform(known_to([](const std::string& name) { models::by_name(name); }));
+  command->add_option("--data", options->data, "folder with the four IDX files, plain or .gz")->transform(not_empty());
+  add_optimizer(*command, options->optimizer, "default: adamw");
+  command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")->transform(number_from(0));
   command
-      ->add_option("--schedule", options->schedule,
-                   "of the learning rate: constant or cosine, which ends at 0 (default: constant)")
-      ->check(CLI::IsMember(schedules()));
+      ->add_option(
+          "--schedule", options->schedule,
+          fmt::format("of the learning rate: {}; for example cosine(warmup=100, final=0.1) (default: constant)",
+                      fmt::join(Schedule::kinds(), ", ")))
+      ->transform(known_to([](const std::string& text) { Schedule::parse(text, kMostSteps); }));
   command->add_option("--batch", options->batch, "examples in a step (default: 64)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
-  command->add_option("--seed", options->seed, "of initial values and shuffling (default: 0)");
+      ->transform(whole_number(1, kMostExamples));
+  command->add_option("--accumulate", options->accumulate, "batches whose mean gradient makes a step (default: 1)")
+      ->transform(whole_number(1, kMostExamples));
+  command
+      ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
+      ->transform(number_from(0, false));
+  command
+      ->add_option("--ema", options->ema,
+                   "keep averages of the weights with this decay, and evaluate them instead of the weights")
+      ->transform(number_from(0, false, std::nextafter(1.0, 0.0)));
+  command->add_option("--seed", options->seed, "of initial values and shuffling (default: 0)")
+      ->transform(seed_number());
   CLI::Option* epochs = command
                             ->add_option("--epochs", options->epochs,
                                          "passes over the training set, those before a resume included (default: 10)")
-                            ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 31));
+                            ->transform(whole_number(0, kMostExamples));
   command->add_option("--steps", options->steps, "steps instead of epochs, those before a resume included")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62))
+      ->transform(whole_number(0, kMostSteps))
       ->excludes(epochs);
   options->device.add_to(*command);
   add_precision(*command, options->precision);
-  CLI::Option* save = command->add_option("--save", options->save, "checkpoint, written at the end");
+  command->add_option("--save", options->save, "checkpoint, written at the end")->transform(not_empty());
   command->add_option("--save-every", options->save_every, "also save each time this many steps are done")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62))
-      ->needs(save);
-  command->add_option("--resume", options->resume, "continue the run that wrote this checkpoint");
-  command->add_option("--log", options->log, "folder; JSON lines are appended to its train.jsonl");
+      ->transform(whole_number(1, kMostSteps));
+  command
+      ->add_option("--keep", options->keep,
+                   "what --save-every writes goes to files of its own, FILE-STEP; keep the newest so many")
+      ->transform(whole_number(1, 1000000));
+  command->add_option("--save-best", options->save_best, "checkpoint of the epoch that did best on the test set")
+      ->transform(not_empty());
+  command->add_option("--patience", options->patience, "end after so many epochs without a better test result")
+      ->transform(whole_number(1, kMostExamples));
+  command->add_option("--monitor", options->monitor, "what better means: loss or accuracy (default: loss)")
+      ->transform(CLI::IsMember({"loss", "accuracy"}));
+  command->add_option("--resume", options->resume, "continue the run that wrote this checkpoint")
+      ->transform(not_empty());
+  command->add_option("--log", options->log, "folder; appends to its train.jsonl, and writes an event file")
+      ->transform(not_empty());
   command->add_flag("--json", options->json, "print one JSON object at the end");
-  command->callback([options, &status] { status = run_train(*options); });
+  command->callback([options, command, &status] {
+    if (!options->config.empty()) apply_config(*command, options->config);
+    check_together(*options);
+    status = run_train(*options);
+  });
 }
 
 }  // namespace wholestep::cli

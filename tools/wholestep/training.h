@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints.h"
 #include "evaluate.h"
 #include "run_identity.h"
 #include "wholestep/data.h"
@@ -12,20 +13,27 @@
 
 namespace wholestep::cli {
 
+/// What "best" means.
+enum class Monitor { loss, accuracy };
+
 struct TrainingPlan {
   RunIdentity run;
-  std::string save;             // checkpoint; empty: none
-  std::int64_t save_every = 0;  // steps; 0: at the end only
-  std::string log;              // folder of train.jsonl; empty: none
+  RunProgress progress;  // of the checkpoint that the run resumes from
+  CheckpointPlan checkpoints;
+  Monitor monitor = Monitor::loss;
+  std::int64_t patience = 0;  // epochs without a new best after which the run ends; 0: never
+  std::string log;            // folder of the log; empty: none
   bool results_to_stderr = false;
+
+  bool watches_best() const { return patience > 0 || !checkpoints.best_path.empty(); }
 };
 
-/// One epoch, or the part of it that this process ran.
+/// One epoch, the part of it before a resume included.
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   std::int64_t steps = 0;  // of the whole run, at its end
-  double train_loss = 0;   // mean over the examples seen
-  double step_us = 0;      // median
+  double train_loss = 0;   // mean over the examples of the epoch, each before the step that it was part of
+  double step_us = 0;      // median, of this process
   double test_loss = 0;
   double test_accuracy = 0;
 };
@@ -35,18 +43,17 @@ struct TrainingOutcome {
   std::optional<double> final_loss;      // of the last step
   std::optional<double> step_us_median;  // over all steps of this process
   std::optional<Evaluation> evaluation;  // after the last step; none where interrupted before
+  RunProgress progress;
   bool interrupted = false;
+  bool stopped_early = false;
   std::string checkpoint;  // where the state after the last step is; empty where nothing was saved
   double seconds = 0;
 };
 
-/// Throws `io_error` where no checkpoint could be written at `path`; leaves nothing behind.
-void check_writable(const std::string& path);
-
-/// Trains until the goal or an interruption, and saves. The position in the data follows from the trainer's step count.
-/// Throws `non_finite` naming the step where the loss or a weight is NaN or infinite; what is on disk then stays as it
-/// is.
-TrainingOutcome run_training(ResidentTrainer& trainer, const TrainingPlan& plan, const data::ImageSet& training,
-                             const data::ImageSet& test);
+/// Trains until the goal, the end of patience or an interruption, and saves. The position in the data follows from the
+/// trainer's step count. Throws `non_finite` naming the step where the loss or a weight is NaN or infinite; what is on
+/// disk then stays as it is.
+TrainingOutcome run_training(ResidentTrainer& trainer, const TrainingPlan& plan, Checkpoints& checkpoints,
+                             const data::ImageSet& training, const data::ImageSet& test);
 
 }  // namespace wholestep::cli

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include "process.h"
+
+namespace wholestep::test {
+namespace {
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// A log as `train --log` writes it, whose loss falls as 1 / step.
+void write_log(const Folder& folder, const std::string& name, int steps) {
+  std::filesystem::create_directories(folder.file(name));
+  std::ofstream file(folder.file(name) + "/train.jsonl");
+  for (int step = 1; step <= steps; ++step) {
+    file << R"({"event": "step", "step": )" << step << R"(, "epoch": 1, "loss": )" << 1.0 / step
+         << R"(, "lr": 0.001, "us": 40.0})" << '\n';
+  }
+  file << R"({"event": "epoch", "step": )" << steps
+       << R"(, "epoch": 1, "train_loss": 0.5, "test_loss": 0.4, "test_accuracy": 0.75, "step_us_median": 40.0})"
+       << '\n';
+}
+
+TEST(Plot, DrawsALineForEachLogWithAxesAndALegend) {
+  const Folder folder;
+  write_log(folder, "a & <b>", 50);
+  write_log(folder, "c", 20);
+  ASSERT_EQ(run(folder, {"plot", "a & <b>", "c/train.jsonl", "-o", "loss.svg"}).status, 0);
+  const std::string svg = read_file(folder.file("loss.svg"));
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg.substr(0, 80);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_EQ(count_of(svg, "<polyline"), 2u);
+  EXPECT_TRUE(holds(svg, ">a &amp; &lt;b&gt;</text>"));
+  EXPECT_TRUE(holds(svg, ">c/train.jsonl</text>"));
+  EXPECT_TRUE(holds(svg, ">training loss</text>"));
+  for (const char* tick : {">10</text>", ">50</text>", ">0.2</text>", ">1.0</text>"})
+    EXPECT_TRUE(holds(svg, tick)) << tick;
+  EXPECT_TRUE(holds(svg, "prefers-color-scheme: dark"));
+  EXPECT_FALSE(holds(svg, "href")) << "nothing from elsewhere";
+}
+
+TEST(Plot, SmoothsOverTheValuesThatItDrawsFaintly) {
+  const Folder folder;
+  write_log(folder, "a", 5000);
+  ASSERT_EQ(run(folder, {"plot", "a", "-o", "a.svg", "--smooth", "0.9"}).status, 0);
+  const std::string svg = read_file(folder.file("a.svg"));
+  EXPECT_EQ(count_of(svg, "<polyline"), 2u);
+  EXPECT_EQ(count_of(svg, "faint\""), 1u);
+  EXPECT_LT(svg.size(), 60000u) << "thinned to what can be seen";
+}
+
+TEST(Plot, DrawsEveryQuantityOfTheLog) {
+  const DataFolder folder;
+  ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--epochs", "2", "--log", "log"}).status, 0);
+  for (const char* what : {"loss", "lr", "us", "train-loss", "test-loss", "test-accuracy"}) {
+    ASSERT_EQ(run(folder, {"plot", "log", "-o", "x.svg", "--what", what}).status, 0) << what;
+    EXPECT_TRUE(holds(read_file(folder.file("x.svg")), "<polyline")) << what;
+  }
+}
+
+TEST(Plot, ShowsWhatAResumedRunDidLast) {
+  const Folder folder;
+  write_log(folder, "a", 10);
+  std::ofstream(folder.file("a/train.jsonl"), std::ios::app) << R"({"event": "step", "step": 3, "loss": 1000})" << '\n'
+                                                             << R"({"event": "step", "st)";
+  ASSERT_EQ(run(folder, {"plot", "a", "-o", "a.svg"}).status, 0) << "the last line is being written";
+  const std::string svg = read_file(folder.file("a.svg"));
+  EXPECT_TRUE(holds(svg, ">1000</text>"));
+  EXPECT_FALSE(holds(svg, ">10</text>")) << "steps after the third are gone";
+}
+
+TEST(Plot, RefusesALogThatIsNoneAndNamesTheLine) {
+  const Folder folder;
+  const auto refused = [&](const std::string& text, const std::string& part) {
+    std::ofstream(folder.file("bad.jsonl")) << text;
+    const Finished result = run(folder, {"plot", "bad.jsonl", "-o", "bad.svg"});
+    EXPECT_EQ(result.status, 1) << text;
+    EXPECT_TRUE(holds(result.err, "bad.jsonl")) << result.err;
+    EXPECT_TRUE(holds(result.err, part)) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(folder.file("bad.svg")));
+  };
+  const std::string good = R"({"event": "step", "step": 1, "loss": 1})"
+                           "\n";
+  refused("", "no \"step\" record");
+  refused(good + "loss: 3\n", "line 2");
+  refused(good + "[1]\n", "line 2");
+  refused(good + R"({"event": "step", "step": 2})"
+                 "\n",
+          "line 2: no \"loss\"");
+  refused(good + R"({"event": "step", "step": 2, "loss": "low"})"
+                 "\n",
+          "expected a number");
+  refused(good + R"({"event": "step", "step": 2, "loss": 1e999})"
+                 "\n",
+          "line 2");
+  EXPECT_EQ(run(folder, {"plot", "missing", "-o", "x.svg"}).status, 1);
+  EXPECT_EQ(run(folder, {"plot", "bad.jsonl"}).status, 2) << "-o is required";
+  EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--smooth", "1"}).status, 2);
+  EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--what", "colour"}).status, 2);
+}
+
+}  // namespace
+}  // namespace wholestep::test

@@ -1,0 +1,136 @@
+#include "checkpoints.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "wholestep/error.h"
+#include "wholestep/io.h"
+
+namespace wholestep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+/// "a.safetensors" -> "a-" and ".safetensors": what stands around the number of a numbered checkpoint.
+std::pair<std::string, std::string> around_number(const std::string& path) {
+  const fs::path whole(path);
+  return {(whole.parent_path() / whole.stem()).string() + "-", whole.extension().string()};
+}
+
+}  // namespace
+
+void Checkpoints::check_writable(const std::string& option, const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    throw Error(ErrorCode::io_error, fmt::format("{} {}: expected a file, this is a folder", option, path));
+  }
+  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
+    throw Error(ErrorCode::io_error,
+                fmt::format("{} {}: expected a regular file, this is a device, pipe or socket", option, path));
+  }
+  const std::string probe = fmt::format("{}.probe{}", path, getpid());
+  const int file = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0)
+    throw Error(ErrorCode::io_error, fmt::format("{} {}: cannot write there: {}", option, path, std::strerror(errno)));
+  close(file);
+  unlink(probe.c_str());
+}
+
+void Checkpoints::check_space(const ResidentTrainer& trainer) const {
+  const auto size = static_cast<std::uint64_t>(trainer.stats().resident_bytes);
+  const auto check = [&](const char* option, const std::string& path, bool again, std::int64_t keep) {
+    struct statvfs info;
+    if (path.empty() || ::statvfs(folder_of(path).c_str(), &info) != 0 || info.f_blocks == 0) return;
+    std::error_code ignored;
+    // A new file is whole before an old one goes.
+    const std::int64_t files = keep > 0 ? keep + 2 : again && !fs::exists(path, ignored) ? 2 : 1;
+    const std::uint64_t needed = static_cast<std::uint64_t>(files) * size;
+    const std::uint64_t free = std::uint64_t{info.f_bavail} * info.f_frsize;
+    if (free >= needed) return;
+    throw Error(ErrorCode::io_error,
+                fmt::format("{} {}: no space: checkpoints of {} bytes need {} bytes, the file system has {}", option,
+                            path, size, needed, free));
+  };
+  check("--save", plan_.path, plan_.every > 0, plan_.keep);
+  check("--save-best", plan_.best_path, true, 0);
+}
+
+std::string Checkpoints::numbered(std::int64_t steps) const {
+  const auto [before, after] = around_number(plan_.path);
+  return fmt::format("{}{}{}", before, steps, after);
+}
+
+void Checkpoints::adopt(std::int64_t steps) {
+  if (plan_.keep == 0) return;
+  const auto [before, after] = around_number(fs::path(plan_.path).filename().string());
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_of(plan_.path), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) continue;
+    const char* const number_end = name.data() + name.size() - after.size();
+    std::int64_t number = -1;
+    const auto [stop, bad] = std::from_chars(name.data() + before.size(), number_end, number);
+    if (bad == std::errc() && stop == number_end && number >= 0 && number <= steps) kept_.push_back(number);
+  }
+  std::sort(kept_.begin(), kept_.end());
+}
+
+void Checkpoints::write(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress) {
+  const std::string config = path + ".json";
+  io::write_file_atomically(config, {{plan_.config.data(), plan_.config.size()}});
+  Metadata metadata = run_.to_metadata();
+  for (auto& item : progress.to_metadata()) metadata.push_back(std::move(item));
+  trainer.save(path, metadata);
+}
+
+std::string Checkpoints::save(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress) {
+  if (newest_ == path && newest_steps_ == trainer.steps()) return path;
+  write(path, trainer, progress);
+  newest_ = path;
+  newest_steps_ = trainer.steps();
+  return path;
+}
+
+std::string Checkpoints::save_on_the_way(const ResidentTrainer& trainer, const RunProgress& progress) {
+  if (plan_.keep == 0) return save(plan_.path, trainer, progress);
+  const std::string path = save(numbered(trainer.steps()), trainer, progress);
+  if (kept_.empty() || kept_.back() != trainer.steps()) kept_.push_back(trainer.steps());
+  while (kept_.size() > static_cast<std::size_t>(plan_.keep)) {
+    const std::string oldest = numbered(kept_.front());
+    std::error_code error;
+    fs::remove(oldest, error);
+    if (!error) fs::remove(oldest + ".json", error);
+    if (error) throw Error(ErrorCode::io_error, fmt::format("cannot remove {}: {}", oldest, error.message()));
+    kept_.erase(kept_.begin());
+  }
+  return path;
+}
+
+std::string Checkpoints::save_best(const ResidentTrainer& trainer, const RunProgress& progress) {
+  write(plan_.best_path, trainer, progress);
+  return plan_.best_path;
+}
+
+std::string Checkpoints::save_at_end(const ResidentTrainer& trainer, const RunProgress& progress) {
+  return save(plan_.path, trainer, progress);
+}
+
+std::string Checkpoints::save_interrupted(const ResidentTrainer& trainer, const RunProgress& progress) {
+  return save(run_.model + "-interrupted.safetensors", trainer, progress);
+}
+
+}  // namespace wholestep::cli

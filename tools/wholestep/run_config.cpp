@@ -1,0 +1,77 @@
+#include "run_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "wholestep/error.h"
+
+namespace wholestep::cli {
+namespace {
+
+nlohmann::json read_object(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw Error(ErrorCode::file_not_found, fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad() || text.bad()) throw Error(ErrorCode::io_error, fmt::format("{}: cannot read", path));
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(text.str());
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::file_malformed, fmt::format("{}: no JSON: {}", path, error.what()));
+  }
+  if (!object.is_object()) {
+    throw Error(ErrorCode::file_malformed,
+                fmt::format("{}: expected a JSON object of options, got {}", path, object.type_name()));
+  }
+  return object;
+}
+
+/// As the word would stand on the command line.
+std::string word_of(const std::string& path, const std::string& key, const nlohmann::json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  throw Error(ErrorCode::file_malformed,
+              fmt::format("{}: \"{}\": expected a text, a number or a boolean, got {}", path, key, value.type_name()));
+}
+
+}  // namespace
+
+void apply_config(CLI::App& command, const std::string& path) {
+  const nlohmann::json object = read_object(path);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      if (name != "config" && name != "help") known.push_back(name);
+    }
+  }
+  if (object.contains("steps") && object.contains("epochs")) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: \"steps\" and \"epochs\" exclude each other", path));
+  }
+  const bool length_given = command.get_option("--steps")->count() + command.get_option("--epochs")->count() > 0;
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      throw Error(ErrorCode::unknown_name,
+                  fmt::format("{}: no option is called \"{}\"; there are: {}", path, key, fmt::join(known, ", ")));
+    }
+    CLI::Option* const option = command.get_option("--" + key);
+    if (option->count() > 0 || (length_given && (key == "steps" || key == "epochs"))) continue;
+    const std::string word = word_of(path, key, value);
+    try {
+      option->add_result(word);
+      option->run_callback();
+    } catch (const CLI::ParseError& error) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", path, error.what()));
+    }
+  }
+}
+
+}  // namespace wholestep::cli
