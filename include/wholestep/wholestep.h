@@ -5,6 +5,7 @@
 #include "wholestep/dataset.h"
 #include "wholestep/device.h"
 #include "wholestep/error.h"
+#include "wholestep/event_file.h"
 #include "wholestep/graph.h"
 #include "wholestep/io.h"
 #include "wholestep/nn.h"

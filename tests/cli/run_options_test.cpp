@@ -57,7 +57,7 @@ TEST(Train, InterruptedBeforeTheFirstStepSaysSoAndCanGoOn) {
     const std::string command = "WHOLESTEP_CACHE_DIR=cold" + std::to_string(attempt) +
                                 " exec wholestep train --data data --steps 5000 --save a.safetensors";
     Process process(folder, {"/bin/sh", "-c", "PATH=" + std::string(WHOLESTEP_BUILD_DIR) + ":$PATH; " + command});
-    std::this_thread::sleep_for(std::chrono::milliseconds(20 + 10 * attempt));
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::lround(20 * std::pow(1.4, attempt))));
     process.send(SIGINT);
     const Finished stopped = process.wait();
     if (stopped.err.find("interrupted before the first step, at step 0 of 5000") == std::string::npos) continue;
@@ -221,6 +221,15 @@ TEST(Eval, OfAveragesIsWhatTrainingReported) {
   };
   EXPECT_EQ(eval({"--average"}).at("final_loss"), trained.at("test_loss"));
   EXPECT_NE(eval({}).at("final_loss"), trained.at("test_loss"));
+}
+
+TEST(Eval, OfAScheduleFreeCheckpointIsAtThePointThatTrainingEvaluated) {
+  const DataFolder folder;
+  const json trained = result_of(
+      run(folder, train(folder, {"--steps", "13", "--optimizer", "schedule_free", "--save", "a.safetensors"})));
+  const json evaluated =
+      result_of(run(folder, {"eval", "--data", folder.data(), "--load", "a.safetensors", "--batch", "16", "--json"}));
+  EXPECT_NEAR(evaluated.at("final_loss").get<double>(), trained.at("test_loss").get<double>(), 1e-6);
 }
 
 TEST(Eval, OfWeightsThatAreNotFiniteIsAnErrorThatNamesThem) {

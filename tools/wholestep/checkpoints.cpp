@@ -91,7 +91,10 @@ void Checkpoints::adopt(std::int64_t steps) {
 
 void Checkpoints::write(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress) {
   const std::string config = path + ".json";
-  io::write_file_atomically(config, {{plan_.config.data(), plan_.config.size()}});
+  if (!configured_.contains(config)) {
+    io::write_file_atomically(config, {{plan_.config.data(), plan_.config.size()}});
+    configured_.insert(config);
+  }
   Metadata metadata = run_.to_metadata();
   for (auto& item : progress.to_metadata()) metadata.push_back(std::move(item));
   trainer.save(path, metadata);
@@ -114,6 +117,7 @@ std::string Checkpoints::save_on_the_way(const ResidentTrainer& trainer, const R
     std::error_code error;
     fs::remove(oldest, error);
     if (!error) fs::remove(oldest + ".json", error);
+    configured_.erase(oldest + ".json");
     if (error) throw Error(ErrorCode::io_error, fmt::format("cannot remove {}: {}", oldest, error.message()));
     kept_.erase(kept_.begin());
   }

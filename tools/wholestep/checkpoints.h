@@ -1,6 +1,7 @@
 #pragma once
 // The files that a training run leaves behind.
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ class Checkpoints {
 
   const CheckpointPlan& plan_;
   const RunIdentity& run_;
-  std::vector<std::int64_t> kept_;  // steps of the numbered files, ascending
+  std::vector<std::int64_t> kept_;    // steps of the numbered files, ascending
+  std::set<std::string> configured_;  // JSON files that this process has written
   std::string newest_;
   std::int64_t newest_steps_ = -1;
 };

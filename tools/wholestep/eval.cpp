@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "options.h"
 #include "wholestep/io.h"
 #include "wholestep/nn.h"
+#include "wholestep/optim.h"
 #include "wholestep/session.h"
 
 namespace wholestep::cli {
@@ -50,6 +52,48 @@ NamedArrays values_from(const std::string& path, const io::SafeTensors& file, co
   return values;
 }
 
+/// The entry `key` of a file's metadata; none where it has no such.
+std::optional<std::string> metadata_of(const io::SafeTensors& file, std::string_view key) {
+  for (const auto& [name, text] : file.metadata) {
+    if (name == key) return text;
+  }
+  return std::nullopt;
+}
+
+/// Puts in place of the weights of a checkpoint what its optimizer says to evaluate instead, as training did.
+void move_to_evaluation_point(const std::string& path, const io::SafeTensors& file, const Session& session,
+                              NamedArrays& values) {
+  const std::optional<std::string> name = metadata_of(file, "optimizer");
+  const std::vector<std::string> known = optimizer_names();
+  if (!name || std::find(known.begin(), known.end(), *name) == known.end()) return;
+  const Optimizer optimizer = optimizer_by_name(*name);
+  for (auto& [param, value] : values) {
+    const OptimizerRule& rule = *optimizer->rule_for(param, value.type()).rule;
+    Graph graph("evaluation point");
+    const Tensor weight = graph.param(param, value.shape(), value.dtype());
+    std::vector<Tensor> slots;
+    for (const OptimizerSlot& slot : rule.slots(value.type())) {
+      slots.push_back(graph.state(fmt::format("optimizer/{}/{}", param, slot.name), slot.type.shape, slot.type.dtype));
+    }
+    const Tensor point = rule.evaluation_value(graph, weight, slots);
+    if (point.id() == weight.id()) continue;
+    graph.set_outputs({point});
+    CompiledGraph program = session.compile(graph);
+    program.set_param(param, value);
+    for (const NodeId id : graph.nodes_of("state")) {
+      const std::string& slot = graph.node(id).name;
+      const Array* found = find(file.tensors, slot);
+      if (!found) {
+        throw Error(
+            ErrorCode::checkpoint_mismatch,
+            fmt::format("{}: no tensor \"{}\", without which {} says no weights to evaluate", path, slot, *name));
+      }
+      program.set_param(slot, *found);
+    }
+    value = program.run({}).front();
+  }
+}
+
 /// Weights that are not finite have no loss worth reporting.
 [[noreturn]] void fail_non_finite(const std::string& path, const NamedArrays& weights, double loss) {
   for (const auto& [name, values] : weights) {
@@ -63,12 +107,10 @@ NamedArrays values_from(const std::string& path, const io::SafeTensors& file, co
 
 /// The step count of a checkpoint; none for another file.
 std::optional<std::int64_t> steps_of(const io::SafeTensors& file) {
-  for (const auto& [key, text] : file.metadata) {
-    std::int64_t steps = 0;
-    if (key == "steps" && std::from_chars(text.data(), text.data() + text.size(), steps).ec == std::errc())
-      return steps;
-  }
-  return std::nullopt;
+  const std::string text = metadata_of(file, "steps").value_or("");
+  std::int64_t steps = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), steps).ec != std::errc()) return std::nullopt;
+  return steps;
 }
 
 /// One forward program for full batches and one for the final partial batch, on the same weights.
@@ -115,6 +157,9 @@ int run_eval(const EvalOptions& options) {
     const io::SafeTensors file = io::read_safetensors(options.load);
     values = values_from(options.load, file, graph, options.average);
     steps = steps_of(file);
+    if (!options.average) {
+      move_to_evaluation_point(options.load, file, Session(options.device.device()), values);
+    }
   }
   const data::ImageSet test = data::read_idx(options.data, data::Split::test);
   if (test.size() == 0)
