@@ -27,7 +27,10 @@ struct RandomGraph {
 class Generator {
  public:
   explicit Generator(std::uint64_t seed)
-      : random_(seed, 0), result_{Graph("random" + std::to_string(seed)), {}}, gradients_(chance(0.5)) {
+      : random_(seed, 0),
+        result_{Graph("random" + std::to_string(seed)), {}},
+        draws_(seed % 10 == 0),
+        gradients_(chance(0.5)) {
     static constexpr std::array kExtents = {1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 19, 31, 32, 33, 37, 40};
     const auto extent = [&]() -> std::int64_t { return chance(0.02) ? 0 : kExtents[below(kExtents.size())]; };
     const std::int64_t rows = extent(), columns = extent(), batch = 1 + static_cast<std::int64_t>(below(3));
@@ -46,6 +49,7 @@ class Generator {
         --left;
       }
     }
+    if (draws_) add_drawn();
     finish();
     return std::move(result_);
   }
@@ -608,6 +612,18 @@ class Generator {
                                     &Generator::marked,         &Generator::loss_of,
                                     &Generator::loss_of,        &Generator::new_source};
 
+  /// A value masked and scaled by random numbers. Not a step like the others, since they take long to compile.
+  void add_drawn() {
+    const Maybe x = pick([](const Value& v) { return floating(v) && v.bound() <= kLargest / 2; });
+    if (!x) return;
+    Tensor key = result_.graph.input("key", {4}, i32);
+    result_.values.emplace_back("key", Array::from_doubles(key.type(), uniform(4, -0x1p31, 0x1p31)));
+    const Tensor drawn = random_uniform(key, x->shape(), static_cast<std::int64_t>(below(3)), x->dtype());
+    const double low = std::min(x->low, 0.0), high = std::max(x->high, 0.0);
+    add({select(greater_equal(drawn, 0.25), x->tensor, 0.0), low, high, x->exact});
+    add({multiply_add(x->tensor, drawn, x->tensor), low + x->low, high + x->high, false});
+  }
+
   // Outputs.
   void finish() {
     std::vector<Tensor> outputs;
@@ -659,6 +675,7 @@ class Generator {
 
   random::Stream random_;
   RandomGraph result_;
+  bool draws_;
   bool gradients_;
   std::vector<Shape> shapes_;
   std::vector<Value> pool_;
