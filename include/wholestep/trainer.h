@@ -62,8 +62,13 @@ struct StepResult {
   }
 };
 
-/// One optimizer tensor: slot `slot` of parameter `param`.
+/// What an optimizer holds: tensor `slot` of parameter `param`, its average among them ("average") where averages are kept.
 struct OptimizerState {
+  struct LossScale {
+    float scale = 1;
+    std::int32_t good_steps = 0;  ///< since the scale moved
+    bool operator==(const LossScale&) const = default;
+  };
   struct Entry {
     std::string param;
     std::string slot;
@@ -73,6 +78,7 @@ struct OptimizerState {
   std::int64_t steps = 0;                       ///< steps of the trainer
   std::vector<std::int64_t> param_steps;        ///< steps of each trainable parameter (fewer where it was frozen or steps were skipped)
   std::string optimizer;                        ///< whose it is; empty where that is not said
+  std::optional<LossScale> loss_scale;          ///< of a trainer that scales its loss
 };
 
 /// Trains with forward, backward and update compiled into one program whose state stays on the device.

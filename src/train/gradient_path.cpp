@@ -115,10 +115,12 @@ OptimizerState GradientPath::optimizer_state() const {
   OptimizerState out{{}, block_.steps, block_.param_steps, optimizer_->name()};
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const std::string& name = block_.names()[i];
-    for (const OptimizerSlot& slot : rules_[i].rule->slots(forward_.node(forward_.find_id(name)).type)) {
+    for (const OptimizerSlot& slot :
+         slots_with_average(rules_[i], forward_.node(forward_.find_id(name)).type, update_)) {
       out.entries.push_back({name, slot.name, update_program_->download(slot_state(name, slot.name))});
     }
   }
+  if (update_.loss_scaling) out.loss_scale = loss_scale_of(*update_program_);
   return out;
 }
 

@@ -114,7 +114,7 @@ ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> train
 }
 
 std::vector<OptimizerSlot> ResidentTrainer::State::slots_of(std::size_t i) const {
-  return rules[i].rule->slots(type_of(programs.front()->forward, names()[i]));
+  return train::slots_with_average(rules[i], type_of(programs.front()->forward, names()[i]), update);
 }
 
 std::unique_ptr<runtime::Program> ResidentTrainer::State::compile(const Graph& graph) const {

@@ -40,7 +40,7 @@ struct ResidentTrainer::State {
   State(const Graph& graph, std::vector<std::string> names, const NamedArrays& initial, Optimizer optimizer,
         Device device, CompileOptions options, UpdateOptions update);
 
-  /// The slots of trainable parameter `i`.
+  /// The slots of trainable parameter `i`, and its average where averages are kept.
   std::vector<OptimizerSlot> slots_of(std::size_t i) const;
   train::Specialisation& add(const Graph& graph);
   train::Specialisation& program_for(const Inputs& inputs);

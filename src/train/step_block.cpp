@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/convert.h"
+#include "train/gradient_rules.h"
 #include "train/step_graph.h"
 #include "wholestep/nn.h"
 
@@ -84,6 +85,16 @@ void StepBlock::count(bool skipped, const UpdateOptions& update) {
       fmt::format("{} steps in a row, the last of them step {}, were skipped since a gradient was NaN or infinite; "
                   "parameters and optimizer state are as before them",
                   skips_in_a_row, steps));
+}
+
+OptimizerState::LossScale loss_scale_of(const runtime::Program& program) {
+  return {program.download(std::string(kLossScale)).as<float>()[0],
+          program.download(std::string(kGoodSteps)).as<std::int32_t>()[0]};
+}
+
+void set_loss_scale(runtime::Program& program, const OptimizerState::LossScale& scale) {
+  program.upload(std::string(kLossScale), Array::scalar(scale.scale));
+  program.upload(std::string(kGoodSteps), Array::scalar(scale.good_steps));
 }
 
 }  // namespace wholestep::train

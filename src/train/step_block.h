@@ -63,4 +63,8 @@ class StepBlock {
   std::vector<Scalar> scalars_;
 };
 
+/// The loss scale that is a state of `program`.
+OptimizerState::LossScale loss_scale_of(const runtime::Program& program);
+void set_loss_scale(runtime::Program& program, const OptimizerState::LossScale& scale);
+
 }  // namespace wholestep::train

@@ -15,6 +15,8 @@
 namespace wholestep::train {
 namespace {
 
+constexpr std::string_view kAverage = "average";
+
 void reserve(const Graph& graph, const std::string& name, const std::string& purpose) {
   if (graph.find_id(name) < 0) return;
   throw Error(ErrorCode::duplicate_name,
@@ -209,9 +211,18 @@ std::vector<std::string> scalar_names(const std::vector<ParameterRule>& rules) {
 
 std::string slot_state(std::string_view param, std::string_view slot) { return fmt::format("{}/{}", param, slot); }
 
-std::string average_state(std::string_view param) { return fmt::format("{}/average", param); }
+std::string average_state(std::string_view param) { return slot_state(param, kAverage); }
 TensorType average_type(const TensorType& param) { return {optim::update_dtype(param.dtype), param.shape}; }
-Array as_average(const Array& value) { return Array::from_doubles(average_type(value.type()), value.to_doubles()); }
+Array as_average(const Array& value) {
+  const TensorType type = average_type(value.type());
+  return value.type() == type ? value : Array::from_doubles(type, value.to_doubles());
+}
+std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const TensorType& param,
+                                              const UpdateOptions& update) {
+  std::vector<OptimizerSlot> slots = chosen.rule->slots(param);
+  if (update.ema_decay) slots.push_back({std::string(kAverage), average_type(param)});
+  return slots;
+}
 std::string sum_state(std::string_view param) { return fmt::format("{}/gradient_sum", param); }
 std::string gradient_input(std::string_view param) { return fmt::format("gradient/{}", param); }
 

@@ -32,6 +32,9 @@ std::string average_state(std::string_view param);
 TensorType average_type(const TensorType& param);
 /// A parameter's value as an average.
 Array as_average(const Array& value);
+/// The slots of a parameter of type `param`, and its average, the slot "average", where `update` asks for one.
+std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const TensorType& param,
+                                              const UpdateOptions& update);
 /// The sum of its gradients over micro-batches; in the dtype of its update.
 std::string sum_state(std::string_view param);
 /// The input of an update graph that takes its gradient.

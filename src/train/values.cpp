@@ -39,14 +39,14 @@ std::optional<T> parse(const std::string& text) {
   return value;
 }
 
-// A loss scale of a file has to be one that a trainer can have.
-void check_loss_scale(const std::string& path, const NamedArrays& tensors, const UpdateOptions& update) {
-  if (!update.loss_scaling) return;
-  const double scale = find(tensors, train::kLossScale)->item(), good = find(tensors, train::kGoodSteps)->item();
-  if (!(scale >= train::kLeastLossScale && scale <= train::kMostLossScale))
-    mismatch(fmt::format("{}: the loss scale is {}", path, scale));
-  if (good >= 0 && good < static_cast<double>(update.loss_scaling->interval)) return;
-  mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", path, good,
+// A loss scale that is handed in has to be one that a trainer can have.
+void check_loss_scale(const std::string& source, const OptimizerState::LossScale& given, const UpdateOptions& update) {
+  const auto [scale, good_steps] = given;
+  if (!(scale >= train::kLeastLossScale && scale <= train::kMostLossScale)) {
+    mismatch(fmt::format("{}: the loss scale is {}", source, scale));
+  }
+  if (good_steps >= 0 && good_steps < update.loss_scaling->interval) return;
+  mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", source, good_steps,
                        update.loss_scaling->interval - 1));
 }
 
@@ -202,6 +202,7 @@ OptimizerState ResidentTrainer::optimizer_state() const {
       out.entries.push_back({name, slot.name, state_->memory().download(train::slot_state(name, slot.name))});
     }
   }
+  if (state_->update.loss_scaling) out.loss_scale = train::loss_scale_of(state_->memory());
   return out;
 }
 
@@ -233,6 +234,11 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
     mismatch(
         fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
   }
+  if (given.loss_scale.has_value() != state_->update.loss_scaling.has_value()) {
+    mismatch(fmt::format("optimizer state: {} loss scale, the trainer has {}", given.loss_scale ? "with a" : "without",
+                         given.loss_scale ? "none" : "one"));
+  }
+  if (given.loss_scale) check_loss_scale("optimizer state", *given.loss_scale, state_->update);
   if (given.param_steps.size() != state_->names().size()) {
     mismatch(fmt::format("optimizer state: step counts of {} parameters, expected {}", given.param_steps.size(),
                          state_->names().size()));
@@ -244,6 +250,7 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
   }
 
   for (const auto& [state, value] : entries) state_->memory().upload(state, *value);
+  if (given.loss_scale) train::set_loss_scale(state_->memory(), *given.loss_scale);
   state_->block.steps = given.steps;
   state_->block.param_steps = given.param_steps;
 }
@@ -289,7 +296,12 @@ std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std
   const io::SafeTensors file = io::read_safetensors(path);
   Progress progress = read_progress(path, file.metadata, *state_->optimizer, state_->names());
   check_tensors(path, state_->checkpoint_tensors, file.tensors);
-  check_loss_scale(path, file.tensors, state_->update);
+  if (state_->update.loss_scaling) {
+    check_loss_scale(path,
+                     {find(file.tensors, train::kLossScale)->as<float>()[0],
+                      find(file.tensors, train::kGoodSteps)->as<std::int32_t>()[0]},
+                     state_->update);
+  }
   std::unordered_map<std::string_view, const Array*> in_file;
   for (const auto& [name, value] : file.tensors) in_file.emplace(name, &value);
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {

@@ -111,7 +111,7 @@ inline bool same_bits(const NamedArrays& a, const NamedArrays& b) {
 }
 
 inline bool same_bits(const OptimizerState& a, const OptimizerState& b) {
-  return a.steps == b.steps && a.param_steps == b.param_steps &&
+  return a.steps == b.steps && a.param_steps == b.param_steps && a.loss_scale == b.loss_scale &&
          std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end(),
                     [](const OptimizerState::Entry& x, const OptimizerState::Entry& y) {
                       return x.param == y.param && x.slot == y.slot && x.value.same_bits(y.value);

@@ -228,7 +228,10 @@ TEST_P(Update, LossScalingByPowersOfTwoChangesNoBitInF32) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(same_bits(plain.step(random_batch(16, i).inputs()), scaled.step(random_batch(16, i).inputs())));
   }
-  EXPECT_TRUE(same_bits(plain, scaled));
+  EXPECT_TRUE(same_bits(plain.params(), scaled.params()));
+  OptimizerState state = scaled.optimizer_state();
+  state.loss_scale.reset();
+  EXPECT_TRUE(same_bits(plain.optimizer_state(), state));
   EXPECT_EQ(scaled.loss_scale(), 4096);
   EXPECT_EQ(plain.loss_scale(), 1);
 }
@@ -243,6 +246,7 @@ TEST_P(Update, AnOverflowInF16SkipsExactlyOneStepHalvesTheScaleAndLeavesTheWeigh
     EXPECT_TRUE(trainer.step(bad_batch(1e30F).inputs()).skipped);
     EXPECT_TRUE(same_bits(trainer.params(), before));
     ++state.steps;
+    state.loss_scale = {2048, 0};
     EXPECT_TRUE(same_bits(trainer.optimizer_state(), state));
     EXPECT_EQ(trainer.loss_scale(), 2048);
     for (int i = 3; i < 6; ++i) EXPECT_FALSE(trainer.step(random_batch(16, i).inputs()).skipped);
@@ -328,6 +332,42 @@ TEST_P(Update, ParametersOfEveryFloatTypeTakeEveryOption) {
     EXPECT_EQ(find(trainer.averages(), "narrow")->dtype(), f32);
     EXPECT_NEAR(find(trainer.averages(), "wide")->to_doubles()[0], 0.5 + 0.5 * moved[0], 1e-12);
   }
+}
+
+TEST_P(Update, ParametersAndOptimizerStateAreAllThatAResumeNeeds) {
+  const UpdateOptions every{
+      .loss_scaling = LossScaling{.initial = 1024, .interval = 4}, .clip_norm = 0.1, .ema_decay = 0.9};
+  ResidentTrainer whole = trainer(AdamW{.lr = 0.05}, every), second = trainer(AdamW{.lr = 0.05}, every);
+  for (int i = 0; i < 3; ++i) whole.step(random_batch(16, i).inputs());
+  const NamedArrays params = whole.params();
+  const OptimizerState state = whole.optimizer_state();
+  EXPECT_EQ(state.loss_scale, (OptimizerState::LossScale{1024, 3}));
+  second.set_params({params.begin(), params.end()});
+  second.restore_optimizer_state(state);
+  for (int i = 3; i < 6; ++i) {
+    EXPECT_TRUE(same_bits(whole.step(random_batch(16, i).inputs()), second.step(random_batch(16, i).inputs())));
+  }
+  EXPECT_TRUE(same_bits(whole, second));
+  EXPECT_TRUE(same_bits(whole.averages(), second.averages()));
+  EXPECT_EQ(second.loss_scale(), 2048);
+}
+
+TEST_P(Update, OptimizerStateOfOtherOptionsIsRefused) {
+  ResidentTrainer scaled = trainer(SGD{}, {.loss_scaling = LossScaling{.interval = 10}}), plain = trainer(SGD{}, {}),
+                  averaged = trainer(SGD{}, {.ema_decay = 0.5});
+  const OptimizerState none = plain.optimizer_state();
+  OptimizerState with_scale = scaled.optimizer_state();
+  expect_error(ErrorCode::checkpoint_mismatch, {"with a loss scale"},
+               [&] { plain.restore_optimizer_state(with_scale); });
+  expect_error(ErrorCode::checkpoint_mismatch, {"without loss scale"}, [&] { scaled.restore_optimizer_state(none); });
+  expect_error(ErrorCode::checkpoint_mismatch, {"\"average\"", "fc1.weight"},
+               [&] { averaged.restore_optimizer_state(none); });
+  for (const OptimizerState::LossScale& bad :
+       {OptimizerState::LossScale{0, 0}, {NAN, 0}, {INFINITY, 0}, {2, -1}, {2, 10}}) {
+    with_scale.loss_scale = bad;
+    expect_error(ErrorCode::checkpoint_mismatch, {"loss scale"}, [&] { scaled.restore_optimizer_state(with_scale); });
+  }
+  EXPECT_EQ(scaled.loss_scale(), 65536);
 }
 
 TEST_P(Update, ACheckpointOfOtherOptionsIsRefusedAndSaysWhatDiffers) {
