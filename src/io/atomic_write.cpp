@@ -70,8 +70,9 @@ pid_t process_of(std::string_view name, std::string_view prefix) {
   name.remove_suffix(4);
   pid_t process = 0;
   unsigned number = 0;
-  const char* const end = name.data() + name.size();
-  const auto [dash, bad_process] = std::from_chars(name.data(), end, process);
+  const char* const begin = name.data();
+  const char* const end = begin + name.size();
+  const auto [dash, bad_process] = std::from_chars(begin, end, process);
   if (bad_process != std::errc() || process <= 0 || dash == end || *dash != '-') return 0;
   const auto [stop, bad_number] = std::from_chars(dash + 1, end, number);
   return bad_number == std::errc() && stop == end ? process : 0;

@@ -37,11 +37,10 @@ int create(const std::string& path) {
   return fd;
 }
 
-const std::string& made(const std::string& folder) {
+void make(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw_system_error("make the folder", folder, error.value());
-  return folder;
 }
 
 }  // namespace
@@ -50,7 +49,7 @@ struct EventFile::State {
   // Written at once when full: a reader seldom sees half a record, and waits for its rest where it does.
   static constexpr std::size_t kBuffer = 1 << 16;
 
-  State(const std::string& folder, double time) : path(path_in(made(folder), time)), file(create(path)) {
+  State(const std::string& folder, double time) : path(path_in(folder, time)), file(create(path)) {
     add(version_event(time));
     flush();
   }
@@ -61,18 +60,22 @@ struct EventFile::State {
   }
 
   void flush() {
+    if (const int error = write()) throw_system_error("write", path, error);
+  }
+
+  /// 0, or the errno that left the rest in the buffer.
+  int write() {
     std::size_t done = 0;
-    while (done < buffer.size()) {
+    int error = 0;
+    while (done < buffer.size() && error == 0) {
       const ssize_t count = ::write(file.get(), buffer.data() + done, buffer.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) {
-        const int error = errno;
-        buffer.erase(0, done);
-        throw_system_error("write", path, error);
-      }
-      done += static_cast<std::size_t>(count);
+      if (count >= 0)
+        done += static_cast<std::size_t>(count);
+      else if (errno != EINTR)
+        error = errno;
     }
-    buffer.clear();
+    buffer.erase(0, done);
+    return error;
   }
 
   std::string path;
@@ -80,15 +83,15 @@ struct EventFile::State {
   std::string buffer;
 };
 
-EventFile::EventFile(const std::string& folder) : state_(std::make_unique<State>(folder, now())) {}
+EventFile::EventFile(const std::string& folder) {
+  make(folder);
+  state_ = std::make_unique<State>(folder, now());
+}
 EventFile::EventFile(EventFile&&) noexcept = default;
 EventFile& EventFile::operator=(EventFile&&) noexcept = default;
 
 EventFile::~EventFile() {
-  try {
-    if (state_) state_->flush();
-  } catch (const Error&) {  // said by `flush` to who asks
-  }
+  if (state_) state_->write();
 }
 
 const std::string& EventFile::path() const { return state_->path; }
