@@ -34,6 +34,13 @@ struct OptimizerArgs {
   Tensor lr;
   std::vector<Tensor> scalars;  // in the order of scalars()
 };
+/// What `OptimizerRule::append_refresh` works on.
+struct RefreshArgs {
+  const OptimizerArgs& step;  // as `append` will see it, with slots from before the refresh
+  int kind = 1;               // which refresh is due
+  Tensor curvature;           // estimate of the Hessian's diagonal, where the rule asks for one; f32 or f64
+  std::function<Tensor(Shape shape)> normal;  // standard normal f32 numbers, others at each step
+};
 struct OptimizerResult {
   Tensor param;
   std::vector<Tensor> slots;
@@ -60,6 +67,15 @@ class OptimizerRule {
   virtual std::vector<StepScalar> scalars() const { return {}; }
   /// Appends one step of one parameter. The results have the types of `args.param` and of the slots.
   virtual OptimizerResult append(const OptimizerArgs& args) const = 0;
+
+  /// Work that only some steps need (a factor of a preconditioner, an estimate of curvature): where a refresh is due,
+  /// slots take the values of `append_refresh` before `append` of that step reads them. Such a step is a program of its
+  /// own on the same state. Which refresh a parameter's step `t` needs: 1 to `refresh_kinds()`, or 0.
+  virtual int refresh_due(std::int64_t t) const;
+  virtual int refresh_kinds() const { return 0; }
+  virtual bool needs_curvature() const { return false; }
+  virtual std::vector<Tensor> append_refresh(const RefreshArgs& args) const;
+
   /// The value of a parameter that evaluation uses, where that is not the one being trained (a running average, say).
   virtual Tensor evaluation_value(Graph& graph, Tensor param, const std::vector<Tensor>& slots) const;
 
@@ -242,6 +258,66 @@ struct ScheduleFree {
   double weight_decay = 0;
   double r = 0;
   double weight_lr_power = 2;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// SOAP (Vyas et al., 2025, algorithm 3), as the authors' code: Adam in the eigenbasis of Shampoo's preconditioner. For
+/// each axis i of at most `max_precond_dim`, of parameters of rank 2 and more, L_i = shampoo_beta L_i + (1 -
+/// shampoo_beta) G_i G_i^T with G_i the gradient as a matrix of that axis and the others; Q_i = eigenvectors(L_i) after
+/// the first step, and every `precondition_frequency` steps from then on Q_i = Q of the QR factorisation of L_i Q_i,
+/// its columns in falling order of the diagonal of Q_i^T L_i Q_i. G' and m' are G and m in the bases Q_i; v = beta2 v +
+/// (1 - beta2) G'^2; p -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * (m' / (sqrt(v) + eps) back from the bases), then p
+/// -= lr * weight_decay * p. The first step moves nothing but L. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0,
+/// precondition_frequency >= 1, max_precond_dim >= 0.
+struct SOAP {
+  double lr = 3e-3;
+  double beta1 = 0.95;
+  double beta2 = 0.95;
+  double shampoo_beta = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  int precondition_frequency = 10;
+  std::int64_t max_precond_dim = 10000;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// PSGD with a Kronecker-factored preconditioner (Li, 2018; kron_torch): m = beta1 m + (1 - beta1) g, m^ = m / (1 -
+/// beta1^t); a parameter of rank above 2 is taken as a matrix of its first or its last axis and the others. Each axis
+/// has a factor Q, upper triangular, or diagonal for extents of 1 or above `max_size_triangular` and for vectors. Where
+/// an update of the factors is due, with V standard normal, G = m^ + 2^-11.5 mean|m^| V, A = Q_1 G Q_2^T and B = Q_1^-T
+/// V Q_2^-1, Q_1 -= precond_lr * triu(A A^T - B B^T) Q_1 / |A A^T + B B^T|, Q_2 alike with A^T A and B^T B; the norm is
+/// a lower bound of the spectral one (the largest element for a diagonal). u = Q_1^T Q_1 m^ Q_2^T Q_2, scaled to a root
+/// mean square of at most 1.1; p -= lr * (u + weight_decay * p), without decay for vectors. Updates are due at every
+/// step up to `flat_start`, then at a share of steps that falls as exp(-decay (t - flat_start)) to `min_probability`,
+/// evenly spaced; every hundredth balances the factors' norms. lr >= 0, 0 <= beta1 < 1, weight_decay >= 0,
+/// max_size_triangular >= 0, precond_lr > 0, 0 < min_probability <= 1, decay > 0, flat_start >= 0.
+struct Kron {
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double weight_decay = 0;
+  std::int64_t max_size_triangular = 8192;
+  double precond_lr = 0.1;
+  double min_probability = 0.03;
+  double decay = 0.001;
+  double flat_start = 500;
+  /// Throws `invalid_argument`.
+  operator Optimizer() const;
+};
+
+/// Sophia-H (Liu et al., 2024, algorithm 3): at steps 1, 1 + k, 1 + 2k ... the diagonal of the Hessian is estimated as
+/// u * (H u) with random signs u (Hutchinson's estimator, by gradients of gradients), h = beta2 h + (1 - beta2) u * (H
+/// u); m = beta1 m + (1 - beta1) g, p -= lr * weight_decay * p, p -= lr * clip(m / max(gamma h, eps), -1, 1). lr >= 0,
+/// 0 <= beta < 1, gamma > 0, eps > 0, weight_decay >= 0, k >= 1.
+struct Sophia {
+  double lr = 1e-4;
+  double beta1 = 0.965;
+  double beta2 = 0.99;
+  double gamma = 0.01;
+  double eps = 1e-12;
+  double weight_decay = 0.1;
+  int k = 10;
   /// Throws `invalid_argument`.
   operator Optimizer() const;
 };

@@ -18,10 +18,11 @@ namespace wholestep {
 enum class OpKind {
   source,       // input, param, state, constant: a buffer
   elementwise,  // out[i] from operands[i]; one shape for all
-  view,         // out[i] from operands at a moved index: reshape, transpose, broadcast, slice, pad, concat, iota, gather
-  reduction,    // out[i] from a range of one operand
+  view,       // out[i] from operands at a moved index: reshape, transpose, broadcast, slice, pad, concat, iota, gather
+  reduction,  // out[i] from a range of one operand
   contraction,  // sum of products of two operands
   scatter,      // rows of one operand added to rows of another
+  sequential,   // in steps, each on what the last one left in the result
   composite,    // replaced by other ops before loops are built
 };
 
@@ -49,7 +50,10 @@ struct HostValue {
   explicit HostValue(TensorType type = {});
   std::int64_t size() const { return num_elements(type.shape); }
   /// Element `i` as double, whatever the dtype.
-  double at(std::int64_t i) const { return is_float(type.dtype) ? real[static_cast<std::size_t>(i)] : static_cast<double>(integer[static_cast<std::size_t>(i)]); }
+  double at(std::int64_t i) const {
+    return is_float(type.dtype) ? real[static_cast<std::size_t>(i)]
+                                : static_cast<double>(integer[static_cast<std::size_t>(i)]);
+  }
 };
 
 /// What reference evaluation sees. It fills `result` (allocated, of the node's type); the interpreter rounds floats to
@@ -66,8 +70,8 @@ struct GradientArgs {
   const Node node;  // a copy: appending moves the graph's nodes
   std::vector<Tensor> operands;
   Tensor output;
-  Tensor cotangent;                  // of the output, same type
-  std::vector<bool> wanted;          // per operand: whether its cotangent is needed
+  Tensor cotangent;          // of the output, same type
+  std::vector<bool> wanted;  // per operand: whether its cotangent is needed
 };
 /// One cotangent per operand, of its type; an invalid Tensor where it is zero or not wanted.
 using GradientRule = std::function<std::vector<Tensor>(const GradientArgs&)>;
@@ -102,6 +106,37 @@ class LowerContext {
 };
 /// `at`: the output element; in a scatter, the element of the updates operand.
 using LowerRule = std::function<loops::ExprId(LowerContext&, const loops::Index& at)>;
+/// What the rule of a sequential op sees: it writes stages, which run one after another and read and write the result.
+/// Axes of operands and result before the last two are a batch, of which the rule sees one matrix [row, column].
+class SequenceContext {
+ public:
+  struct Write {
+    loops::Index at;
+    loops::ExprId value;
+  };
+  virtual ~SequenceContext() = default;
+  virtual const Node& node() const = 0;
+  virtual loops::ExprBuilder& exprs() = 0;
+  /// Element `at` of operand `i`; zero where a guard fails.
+  virtual loops::ExprId operand(int i, const loops::Index& at, std::vector<loops::Guard> guards = {}) = 0;
+  /// Element `at` of the result as it is by now.
+  virtual loops::ExprId result(const loops::Index& at) = 0;
+  /// Stages from here on run once for every point of these axes, in order. Once in a rule.
+  virtual loops::Index repeat(const std::vector<std::int64_t>& extents) = 0;
+  /// Of the repetitions, only those where `value` is below zero run.
+  virtual void repeat_where_negative(loops::Affine value) = 0;
+  /// A stage: a sum over `extents`, which later stages may use.
+  virtual loops::ExprId sum(const std::vector<std::int64_t>& extents,
+                            const std::function<loops::ExprId(const loops::Index&)>& body) = 0;
+  /// A stage: at every point of `extents`, all values are computed, then written. No point reads what another writes.
+  virtual void write(const std::vector<std::int64_t>& extents,
+                     const std::function<std::vector<Write>(const loops::Index&)>& body) = 0;
+  /// A stage: at every point of `extents`, a sum over `over`, from which `body` makes what is written.
+  virtual void write_sum(const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& over,
+                         const std::function<loops::ExprId(const loops::Index& at, const loops::Index& over)>& term,
+                         const std::function<Write(const loops::Index& at, loops::ExprId sum)>& body) = 0;
+};
+using SequenceRule = std::function<void(SequenceContext&)>;
 /// Replaces a composite by other ops appended to `graph`; returns its value.
 using DecomposeRule = std::function<Tensor(Graph& graph, const Node& node, const std::vector<Tensor>& operands)>;
 
@@ -136,6 +171,7 @@ struct OpDef {
   std::function<void(const EvalArgs&)> evaluate;
   std::variant<std::monostate, GradientRule, NotDifferentiable> gradient;
   LowerRule lower;
+  SequenceRule sequence;  // of a sequential op, in place of `lower`
   DecomposeRule decompose;
   std::vector<int> whole_operands;  // operands that are indexed dynamically, so they must be buffers
   std::optional<IndexOperand> index_operand;
@@ -143,7 +179,8 @@ struct OpDef {
   std::vector<OpExample> examples;
 };
 
-/// `op.compute_in`; where that is absent, low for contractions, full for reductions, scatters and composites, and
+/// `op.compute_in`; where that is absent, low for contractions, full for reductions, scatters, sequential ops and
+/// composites, and
 /// that of the operands for the rest.
 ComputeIn compute_in_of(const OpDef& op);
 

@@ -22,6 +22,7 @@ ComputeIn compute_in_of(const OpDef& op) {
       return ComputeIn::low;
     case OpKind::reduction:
     case OpKind::scatter:
+    case OpKind::sequential:
     case OpKind::composite:
       return ComputeIn::full;
     case OpKind::source:

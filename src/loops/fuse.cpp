@@ -11,6 +11,7 @@
 #include "loops/lowering.h"
 #include "loops/merge_axes.h"
 #include "loops/roots.h"
+#include "loops/sequence.h"
 
 namespace wholestep::loops {
 namespace {
@@ -129,6 +130,11 @@ class Fuser {
         group.domain = squeeze(rest);
         break;
       }
+      case OpKind::sequential:
+        group.open = false;
+        group.form = Form::sequence;
+        group.domain = squeeze(Shape(n.type.shape.begin(), n.type.shape.end() - 2));
+        break;
       case OpKind::reduction:
         group.form = reduces_innermost(root) ? Form::rows : Form::point;
         group.has_reduction = true;
@@ -197,7 +203,7 @@ class Fuser {
     }
     if (!depends && group.level != natural) return false;
     const OpKind kind = node(root).op->kind;
-    if (kind == OpKind::contraction || kind == OpKind::scatter) return false;
+    if (kind == OpKind::contraction || kind == OpKind::scatter || kind == OpKind::sequential) return false;
     const std::vector<std::int64_t> domain = squeeze(node(root).type.shape);
     if (product(domain) == 0) return false;
     const bool reduction = kind == OpKind::reduction;
@@ -260,6 +266,8 @@ class Fuser {
     Lowering lowering(graph_, kernel, next);
     if (node(group.roots[0]).op->kind == OpKind::scatter) {
       emit_scatter(group.roots[0], kernel, lowering, next);
+    } else if (group.form == Form::sequence) {
+      write_sequence(graph_, group.roots[0], kernel, lowering);
     } else {
       emit_stages(group, index, kernel, lowering, next);
     }

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "graph/op.h"
 #include "expr/text.h"
+#include "graph/op.h"
 
 namespace wholestep::loops {
 namespace {
@@ -18,6 +18,8 @@ std::string_view form_name(Form form) {
       return "rows";
     case Form::contraction:
       return "contraction";
+    case Form::sequence:
+      return "sequence";
   }
   return "";
 }
@@ -41,6 +43,14 @@ std::string to_text(const Kernel& kernel, const Graph& graph) {
   for (std::size_t i = 0; i < kernel.stages.size(); ++i) {
     const Stage& stage = kernel.stages[i];
     std::string indent = "  ";
+    if (!kernel.repetition.axes.empty() && i >= kernel.repetition.first) {
+      const std::optional<Affine>& negative = kernel.repetition.negative;
+      if (i == kernel.repetition.first) {
+        text += fmt::format("  for {} in order{}\n", axes_text(kernel.repetition.axes),
+                            negative ? fmt::format(" where {} < 0", to_string(*negative)) : "");
+      }
+      indent += "  ";
+    }
     if (!stage.map_axes.empty()) {
       text += fmt::format("{}for {}{}\n", indent, axes_text(stage.map_axes), stage.in_order ? " in order" : "");
       indent += "  ";
@@ -75,6 +85,7 @@ void verify(const Kernel& kernel) {
   for (std::size_t i = 0; i < kernel.stages.size(); ++i) {
     const Stage& stage = kernel.stages[i];
     std::set<Var> outer = parallel;
+    if (i >= kernel.repetition.first) declare(kernel.repetition.axes, outer);
     declare(stage.map_axes, outer);
     std::set<Var> inner = outer;
     declare(stage.reduce_axes, inner);
@@ -111,6 +122,7 @@ void verify(const Kernel& kernel) {
       }
     }
   }
+  if (!kernel.repetition.axes.empty() && kernel.form != Form::sequence) fail("only a sequence repeats stages");
   if (kernel.form == Form::contraction && (kernel.stages.empty() || kernel.stages[0].reduce != ReduceOp::sum)) {
     fail("a contraction whose first stage is not a sum");
   }

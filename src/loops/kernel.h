@@ -51,6 +51,14 @@ enum class Form {
   point,        // the innermost parallel axis; reductions run one after another in each lane
   rows,         // the innermost map or reduction axis of each stage
   contraction,  // the first stage is a sum of products, scheduled as register tiles; the others are its epilogue
+  sequence,     // the innermost map axis of each stage; reductions run one after another in each lane
+};
+
+/// Stages from `first` on run once for every point of `axes`, in order; with `negative`, only where it is below zero.
+struct Repetition {
+  std::vector<Axis> axes;
+  std::size_t first = 0;
+  std::optional<Affine> negative;
 };
 
 struct Kernel {
@@ -58,6 +66,7 @@ struct Kernel {
   Form form = Form::point;
   std::vector<Axis> parallel;  // all points independent
   std::vector<Stage> stages;
+  Repetition repetition;  // form `sequence` only
   std::vector<Expr> exprs;
   std::vector<BufferUse> buffers;
   std::vector<NodeId> nodes;  // the graph nodes computed here, for explain()

@@ -112,7 +112,10 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
       }
     }
     const OpKind kind = node.op->kind;
-    if (kind == OpKind::source || kind == OpKind::scatter) continue;
+    if (kind == OpKind::sequential) {
+      for (NodeId operand : node.operands) mark(forced, operand);
+    }
+    if (kind == OpKind::source || kind == OpKind::scatter || kind == OpKind::sequential) continue;
     traces[i] = trace(graph, static_cast<NodeId>(i));
     for (int k : node.op->whole_operands) mark(forced, node.operands[static_cast<std::size_t>(k)]);
     if (traces[i].needs_memory) mark(forced, node.operands[0]);
@@ -155,7 +158,8 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
       cost[i] += cost[o];
       size[i] = std::min(size[i] + size[o], 2 * kLargest);
     }
-    const bool own_stage = kind == OpKind::reduction || kind == OpKind::contraction || kind == OpKind::scatter;
+    const bool own_stage = kind == OpKind::reduction || kind == OpKind::contraction || kind == OpKind::scatter ||
+                           kind == OpKind::sequential;
     const bool shared = users[i] > 1 && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
     roots.is_root[i] = !fusion || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
   }

@@ -30,9 +30,11 @@ struct Entry {
 };
 
 constexpr Entry kOptimizers[] = {
-    {"sgd", make<SGD>},     {"adam", make<Adam>},       {"adamw", make<AdamW>}, {"nadamw", make<NAdamW>},
-    {"radam", make<RAdam>}, {"qhadamw", make<QHAdamW>}, {"lamb", make<LAMB>},   {"adafactor", make<Adafactor>},
-    {"lion", make<Lion>},   {"muon", make<Muon>},       {"mars", make<MARS>},   {"schedule_free", make<ScheduleFree>},
+    {"sgd", make<SGD>},       {"adam", make<Adam>},           {"adamw", make<AdamW>},
+    {"nadamw", make<NAdamW>}, {"radam", make<RAdam>},         {"qhadamw", make<QHAdamW>},
+    {"lamb", make<LAMB>},     {"adafactor", make<Adafactor>}, {"lion", make<Lion>},
+    {"soap", make<SOAP>},     {"kron", make<Kron>},           {"muon", make<Muon>},
+    {"sophia", make<Sophia>}, {"mars", make<MARS>},           {"schedule_free", make<ScheduleFree>},
 };
 
 }  // namespace

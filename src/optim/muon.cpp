@@ -58,7 +58,7 @@ class MuonRule : public CompositeRule {
   explicit MuonRule(const Muon& options) : matrices_(options), rest_(options.rest), lr_(options.lr) {
     require_positive("Muon", "lr", options.lr);
     require_decay_rate("Muon", "momentum", options.momentum);
-    require(options.iterations >= 1, "Muon", "iterations", "at least 1", options.iterations);
+    require_at_least_one("Muon", "iterations", options.iterations);
     require_non_negative("Muon", "weight_decay", options.weight_decay);
   }
 

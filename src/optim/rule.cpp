@@ -13,6 +13,10 @@ Tensor OptimizerRule::evaluation_value(Graph&, Tensor param, const std::vector<T
 
 std::vector<std::pair<std::string, double>> OptimizerRule::hyper_parameters() const { return {}; }
 
+int OptimizerRule::refresh_due(std::int64_t) const { return 0; }
+
+std::vector<Tensor> OptimizerRule::append_refresh(const RefreshArgs& args) const { return args.step.slots; }
+
 ParameterRule OptimizerRule::rule_for(std::string_view, const TensorType&) const { return {this}; }
 
 void OptimizerRule::check_parameters(const std::vector<std::pair<std::string, TensorType>>&) const {}
@@ -24,6 +28,10 @@ void require(bool ok, std::string_view optimizer, std::string_view hyper_paramet
   if (ok) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: {} must be {}, got {}", optimizer, hyper_parameter, range, number_text(value)));
+}
+
+void require_at_least_one(std::string_view optimizer, std::string_view hyper_parameter, double value) {
+  require(value >= 1, optimizer, hyper_parameter, "at least 1", value);
 }
 
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value) {

@@ -11,6 +11,8 @@ void require(bool ok, std::string_view optimizer, std::string_view hyper_paramet
              double value);
 /// Requires a finite value of at least zero.
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value);
+/// Requires a value of at least one.
+void require_at_least_one(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires 0 <= value < 1.
 void require_decay_rate(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires 0 <= value <= 1.

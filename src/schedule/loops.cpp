@@ -29,7 +29,7 @@ class LoopSchedule {
   void run() {
     const std::vector<Axis>& axes = kernel_.parallel;
     results_.assign(kernel_.stages.size(), loops::kNoExpr);
-    const bool rows = kernel_.form == Form::rows;
+    const bool rows = scalar_axes();
     const double per_point = point_cycles();
     // Axes from `split` on are walked inside a task; axis `split` itself in chunks.
     double inside = per_point;
@@ -78,11 +78,14 @@ class LoopSchedule {
   }
 
  private:
+  // Whether the parallel axes carry no lanes.
+  bool scalar_axes() const { return kernel_.form == Form::rows || kernel_.form == Form::sequence; }
+
   // Loops over axes [split, end): `extent` elements of axis `split` from `start`, all of the others.
   Block walk(std::size_t split, const Affine& start, std::int64_t extent) {
     with_.clear();
     const std::vector<Axis>& axes = kernel_.parallel;
-    const bool rows = kernel_.form == Form::rows;
+    const bool rows = scalar_axes();
     std::vector<Axis> loops;
     for (std::size_t i = split; i < axes.size(); ++i) {
       const Var var = builder_.new_var();
@@ -103,10 +106,36 @@ class LoopSchedule {
   // All stages at one parallel point. `in_vector`: inside a vector loop over the innermost parallel axis.
   Block at_point(bool in_vector) {
     Block block;
+    if (kernel_.form == Form::sequence) return sequence();
     for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
       Block stage = in_vector || kernel_.form != Form::rows ? lane_stage(i, in_vector) : row_stage(i);
       std::move(stage.begin(), stage.end(), std::back_inserter(block));
     }
+    return block;
+  }
+
+  Block sequence() {
+    const loops::Repetition& repetition = kernel_.repetition;
+    const auto stages = [&](std::size_t begin, std::size_t end) {
+      Block block;
+      for (std::size_t i = begin; i < end; ++i) {
+        Block stage = lane_stage(i, !kernel_.stages[i].map_axes.empty());
+        std::move(stage.begin(), stage.end(), std::back_inserter(block));
+      }
+      return block;
+    };
+    const std::size_t first = repetition.axes.empty() ? kernel_.stages.size() : repetition.first;
+    Block block = stages(0, first);
+    if (repetition.axes.empty()) return block;
+    const std::vector<Axis> steps = fresh(repetition.axes);
+    Block repeated = stages(first, kernel_.stages.size());
+    if (repetition.negative) {
+      Block chosen;
+      chosen.push_back({Branch{builder_.translate(*repetition.negative, with_), 0, std::move(repeated), {}}});
+      repeated = std::move(chosen);
+    }
+    Block loops = around(steps, LoopKind::serial, std::move(repeated));
+    std::move(loops.begin(), loops.end(), std::back_inserter(block));
     return block;
   }
 
@@ -142,7 +171,8 @@ class LoopSchedule {
     return result;
   }
 
-  // Each lane (or the only one) walks the stage's own axes by itself.
+  // Each lane (or the only one) walks the stage's own axes by itself; in a sequence, the lanes are the innermost map
+  // axis.
   Block lane_stage(std::size_t index, bool in_vector) {
     const Stage& stage = kernel_.stages[index];
     const std::vector<Axis> map = fresh(stage.map_axes);
@@ -180,7 +210,7 @@ class LoopSchedule {
     }
     Block stores = stores_of(stage);
     std::move(stores.begin(), stores.end(), std::back_inserter(body));
-    return around(map, LoopKind::serial, std::move(body));
+    return around(map, kernel_.form == Form::sequence ? LoopKind::vector : LoopKind::serial, std::move(body));
   }
 
   // The lanes share the stage's innermost axis.
@@ -310,8 +340,13 @@ class LoopSchedule {
   // Cycles of one parallel point: one vector of them in point form, one row in row form.
   double point_cycles() const {
     double total = 2;
-    const bool rows = kernel_.form == Form::rows;
-    for (const Stage& stage : kernel_.stages) {
+    const bool rows = scalar_axes();
+    for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
+      const Stage& stage = kernel_.stages[i];
+      double times = 1;  // that a sequence runs the stage
+      if (i >= kernel_.repetition.first) {
+        for (const Axis& axis : kernel_.repetition.axes) times *= static_cast<double>(axis.extent);
+      }
       auto walk = [&](const std::vector<Axis>& axes, std::vector<ExprId> ids) {
         Var vector = -1;
         double trips = 1;
@@ -324,10 +359,10 @@ class LoopSchedule {
         if (!rows && !kernel_.parallel.empty()) vector = kernel_.parallel.back().var;
         return trips * (1 + cycles(kernel_.exprs, ids, vector, lanes_));
       };
-      if (stage.reduce) total += walk(stage.reduce_axes, {stage.reduce_body}) + 20;
+      if (stage.reduce) total += times * (walk(stage.reduce_axes, {stage.reduce_body}) + 20);
       std::vector<ExprId> stored;
       for (const loops::Store& store : stage.stores) stored.push_back(store.value);
-      total += walk(stage.map_axes, stored);
+      total += times * walk(stage.map_axes, stored);
     }
     return total;
   }

@@ -58,11 +58,24 @@ void GradientPath::upload_from_host(const std::string& name) {
   gradients_->upload(name, update_program_->download(name));
 }
 
+runtime::Program& GradientPath::update_program() {
+  if (block_.due() == 0) return *update_program_;
+  std::unique_ptr<runtime::Program>& made = refreshing_updates_[block_.due()];
+  if (!made) {
+    auto program =
+        compile(make_update_graph(forward_, block_.names(), rules_, update_, GradientsFrom::inputs, block_.due()),
+                host_of(device_));
+    program->share_state_of(*update_program_);
+    made = std::move(program);
+  }
+  return *made;
+}
+
 bool GradientPath::update(const std::vector<ArrayView>& grads, std::int64_t count) {
   block_.write(0, count);
   Inputs inputs;
   for (std::size_t i = 0; i < grads.size(); ++i) inputs.emplace_back(gradient_input(block_.names()[i]), grads[i]);
-  const std::vector<Array> outputs = update_program_->run(inputs);
+  const std::vector<Array> outputs = update_program().run(inputs);
   for (const std::string& name : block_.names()) upload_from_host(name);
   if (update_.loss_scaling) upload_from_host(std::string(kLossScale));
   const bool skipped = may_skip(update_) && !outputs.back().as<bool>()[0];

@@ -1,6 +1,7 @@
 #pragma once
 // Gradients on a device, the update on the host's CPU: the graph of a fused step in two parts.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class GradientPath {
 
  private:
   std::unique_ptr<runtime::Program> compile(const Graph& graph, const Device& device) const;
+  /// The update program for the refreshes that are due.
+  runtime::Program& update_program();
   /// Moves the parameters on the host by `grads`, sums over `count` micro-batches, and uploads them. False where the
   /// step was skipped.
   bool update(const std::vector<ArrayView>& grads, std::int64_t count);
@@ -45,7 +48,8 @@ class GradientPath {
   Optimizer optimizer_;
   StepBlock block_;
   std::unique_ptr<runtime::Program> gradients_, update_program_;
-  std::unique_ptr<runtime::Program> accumulate_;  // made when first needed
+  std::map<RefreshKinds, std::unique_ptr<runtime::Program>> refreshing_updates_;  // made when first needed
+  std::unique_ptr<runtime::Program> accumulate_;                                  // made when first needed
   std::int64_t pending_ = 0;
 };
 

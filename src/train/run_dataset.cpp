@@ -56,12 +56,13 @@ Graph ResidentTrainer::State::forward_for(const DeviceDataset& dataset, std::int
                                                      batch, train::batch_of(graph)));
 }
 
-RowsProgram& ResidentTrainer::State::step_program(const DeviceDataset& dataset, std::int64_t batch) {
-  return train::program_for(dataset_steps, dataset, batch, [&] {
+RowsProgram& ResidentTrainer::State::step_program(const DeviceDataset& dataset, std::int64_t batch,
+                                                  train::RefreshKinds refreshes) {
+  return train::program_for(dataset_steps[refreshes], dataset, batch, [&] {
     Graph forward = forward_for(dataset, batch);
     forward.set_outputs({forward.tensor(forward.outputs()[0])});
     const Graph in_place = train::take_rows(passes::apply_precision(forward, options.precision), dataset.data());
-    return compile(train::make_step_graph(in_place, names(), rules, update));
+    return compile_step(in_place, refreshes);
   });
 }
 
@@ -82,11 +83,12 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
 
   std::vector<float> losses;
   for (std::int64_t i = 0; i < n; ++i) {
-    RowsProgram& chosen = number() < batching.full() ? *full : *rest;
-    const auto& order = epoch_order.of(batching.examples, seed, block.steps / batching.count());
-    copy_rows(order, number() * batching.size, chosen);
     if (how.lr) block.set_lr(how.lr(block.steps));
     block.write();
+    RowsProgram* plain = number() < batching.full() ? full : rest;
+    RowsProgram& chosen = block.due() == 0 ? *plain : step_program(dataset, std::ssize(plain->rows), block.due());
+    const auto& order = epoch_order.of(batching.examples, seed, block.steps / batching.count());
+    copy_rows(order, number() * batching.size, chosen);
     losses.push_back(take_step(*chosen.program, {}).loss());
   }
   return losses;

@@ -125,11 +125,20 @@ std::unique_ptr<runtime::Program> ResidentTrainer::State::compile(const Graph& g
   return program;
 }
 
+std::unique_ptr<runtime::Program> ResidentTrainer::State::compile_step(const Graph& graph,
+                                                                       train::RefreshKinds refreshes) const {
+  return compile(train::make_step_graph(graph, names(), rules, update, refreshes));
+}
+
 // Gradients follow the casts of the precision policy; the update is none of its business.
 Specialisation& ResidentTrainer::State::add(const Graph& graph) {
   auto made = std::make_unique<Specialisation>(graph);
-  made->step =
-      compile(train::make_step_graph(passes::apply_precision(graph, options.precision), names(), rules, update));
+  const Graph precise = passes::apply_precision(graph, options.precision);
+  made->step = compile_step(precise, 0);
+  // What a step with refreshes would be refused for is refused now.
+  if (const train::RefreshKinds all = train::all_refreshes(rules); all != 0) {
+    train::make_step_graph(precise, names(), rules, update, all);
+  }
   return *programs.emplace_back(std::move(made));
 }
 
@@ -185,9 +194,13 @@ Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {
 
 StepResult ResidentTrainer::State::step(const Inputs& inputs) {
   train::check_nothing_pending(pending);
-  runtime::Program& program = *program_for(inputs).step;
+  Specialisation& chosen = program_for(inputs);
   block.write();
-  return take_step(program, inputs);
+  if (block.due() == 0) return take_step(*chosen.step, inputs);
+  chosen.step->check(inputs);
+  std::unique_ptr<runtime::Program>& refreshing = chosen.refreshing_steps[block.due()];
+  if (!refreshing) refreshing = compile_step(passes::apply_precision(chosen.forward, options.precision), block.due());
+  return take_step(*refreshing, inputs);
 }
 
 StepResult ResidentTrainer::State::take_step(runtime::Program& program, const Inputs& inputs) {
@@ -212,10 +225,7 @@ float ResidentTrainer::State::accumulate(const Inputs& inputs) {
   }
   Specialisation& chosen = pending > 0 ? *accumulating : program_for(inputs);
   chosen.step->check(inputs);
-  if (!update_by_sums) {
-    update_by_sums =
-        compile(train::make_update_graph(chosen.forward, names(), rules, update, train::GradientsFrom::sums));
-  }
+  if (!update_by_sums) update_by_sums = compile_update(0);
   if (!chosen.accumulate) {
     const Graph forward = passes::apply_precision(chosen.forward, options.precision);
     auto made = compile(train::make_accumulate_graph(forward, names(), update));
@@ -229,11 +239,24 @@ float ResidentTrainer::State::accumulate(const Inputs& inputs) {
   return result.loss();
 }
 
+std::unique_ptr<runtime::Program> ResidentTrainer::State::compile_update(train::RefreshKinds refreshes) const {
+  auto made = compile(train::make_update_graph(programs.front()->forward, names(), rules, update,
+                                               train::GradientsFrom::sums, refreshes));
+  if (update_by_sums) made->share_state_of(*update_by_sums);
+  return made;
+}
+
 std::int64_t ResidentTrainer::State::step_accumulated() {
   if (pending == 0) return 0;
+  block.write(0, pending);
+  runtime::Program* program = update_by_sums.get();
+  if (block.due() != 0) {
+    std::unique_ptr<runtime::Program>& refreshing = refreshing_updates[block.due()];
+    if (!refreshing) refreshing = compile_update(block.due());
+    program = refreshing.get();
+  }
   const std::int64_t count = std::exchange(pending, 0);
-  block.write(0, count);
-  take_step(*update_by_sums, {});
+  take_step(*program, {});
   return count;
 }
 

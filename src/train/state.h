@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,11 +18,15 @@ namespace wholestep {
 
 namespace train {
 
+/// Programs for steps in which refreshes are due, by which; made when first needed.
+using RefreshPrograms = std::map<RefreshKinds, std::unique_ptr<runtime::Program>>;
+
 /// The programs for one set of input shapes. All of a trainer's share one state.
 struct Specialisation {
   Graph forward;  // as given
   std::unique_ptr<runtime::Program> step;
   // Made when first needed:
+  RefreshPrograms refreshing_steps;
   std::unique_ptr<runtime::Program> accumulate;
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate;  // by Weights
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate_sums;
@@ -50,6 +55,9 @@ struct ResidentTrainer::State {
   /// A program on the resident buffers that reads the step block. `graph` has the precision that it is to have.
   std::unique_ptr<runtime::Program> compile(const Graph& graph) const;
 
+  /// Of the step of `graph`, which has the precision that it is to have.
+  std::unique_ptr<runtime::Program> compile_step(const Graph& graph, train::RefreshKinds refreshes) const;
+  std::unique_ptr<runtime::Program> compile_update(train::RefreshKinds refreshes) const;
   StepResult step(const Inputs& inputs);
   /// Runs a program that moves the parameters, the block being written, and counts the step.
   StepResult take_step(runtime::Program& program, const Inputs& inputs);
@@ -60,7 +68,7 @@ struct ResidentTrainer::State {
   train::Batching check(const DeviceDataset& dataset, std::int64_t batch);
   /// The graph, as given or built, that takes `batch` examples. Throws `shape_mismatch` where there is none.
   Graph forward_for(const DeviceDataset& dataset, std::int64_t batch) const;
-  train::RowsProgram& step_program(const DeviceDataset& dataset, std::int64_t batch);
+  train::RowsProgram& step_program(const DeviceDataset& dataset, std::int64_t batch, train::RefreshKinds refreshes = 0);
   std::vector<float> run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& how);
   Evaluation evaluate(const DeviceDataset& dataset, Weights weights, std::int64_t batch);
   Evaluation evaluate(std::span<const Inputs> batches, Weights weights);
@@ -91,10 +99,11 @@ struct ResidentTrainer::State {
   std::function<Graph(std::int64_t)> builder;
 
   std::unique_ptr<runtime::Program> update_by_sums;  // made by the first accumulation; owns the sums
-  train::Specialisation* accumulating = nullptr;     // whose micro-batches are pending
+  train::RefreshPrograms refreshing_updates;
+  train::Specialisation* accumulating = nullptr;  // whose micro-batches are pending
   std::int64_t pending = 0;
 
-  train::RowsPrograms dataset_steps;
+  std::map<train::RefreshKinds, train::RowsPrograms> dataset_steps;
   std::array<train::RowsPrograms, 2> dataset_evaluations;  // by Weights
   std::optional<DeviceDataset> checked;                    // fits the graph
   train::EpochOrder epoch_order;

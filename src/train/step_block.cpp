@@ -7,13 +7,12 @@
 
 #include "core/convert.h"
 #include "train/gradient_rules.h"
-#include "train/step_graph.h"
 #include "wholestep/nn.h"
 
 namespace wholestep::train {
 
 StepBlock::StepBlock(std::vector<std::string> names, const std::vector<ParameterRule>& rules)
-    : param_steps(names.size(), 0), gates(names.size(), 1), names_(std::move(names)) {
+    : param_steps(names.size(), 0), gates(names.size(), 1), names_(std::move(names)), refreshes_(names_.size(), 0) {
   for (std::size_t i = 0; i < names_.size(); ++i) index_.emplace(names_[i], i);
   for (const ParameterRule& chosen : rules) rules_.push_back(chosen.rule);
   for (const std::string& name : scalar_names(rules)) {
@@ -42,11 +41,10 @@ void StepBlock::set_lr(double lr) {
 }
 
 void StepBlock::attach(runtime::Program& program) const {
-  std::vector<std::pair<std::string, const void*>> block{{std::string(kLearningRate), &lr_input_},
-                                                         {std::string(kGates), gates.data()},
-                                                         {std::string(kCount), &count_},
-                                                         {std::string(kContinues), &continues_},
-                                                         {std::string(nn::kStepSeed), key_.words()}};
+  std::vector<std::pair<std::string, const void*>> block{
+      {std::string(kLearningRate), &lr_input_}, {std::string(kGates), gates.data()},
+      {std::string(kCount), &count_},           {std::string(kRefreshes), refreshes_.data()},
+      {std::string(kContinues), &continues_},   {std::string(nn::kStepSeed), key_.words()}};
   for (const Scalar& scalar : scalars_) block.emplace_back(scalar.input, scalar.values.data());
   for (const auto& [name, address] : block) {
     const auto named = [&](const auto& input) { return input.first == name; };
@@ -64,6 +62,11 @@ void StepBlock::write(std::int64_t micro_batch, std::int64_t count) {
         scalar.values[i] = static_cast<float>(scalar.of_param[i](param_steps[i] + 1));
       }
     }
+  }
+  due_ = 0;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    refreshes_[i] = gates[i] != 0 ? rules_[i]->refresh_due(param_steps[i] + 1) : 0;
+    if (refreshes_[i] != 0) due_ |= RefreshKinds{1} << (refreshes_[i] - 1);
   }
   constexpr int kStepBits = 40;  // of the key; the rest is the micro-batch
   key_.set(seed, steps + (micro_batch << kStepBits));

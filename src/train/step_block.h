@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "train/step_graph.h"
 #include "train/step_inputs.h"
 #include "wholestep/optim.h"
 #include "wholestep/trainer.h"
@@ -34,6 +35,8 @@ class StepBlock {
   /// Brings the block up to date for the next run: the scalars of the step to be taken, the key of its random numbers
   /// (another for each micro-batch of a step), and how many micro-batches the gradients are summed over.
   void write(std::int64_t micro_batch = 0, std::int64_t count = 1);
+  /// The refreshes of the step that `write` was for.
+  RefreshKinds due() const { return due_; }
   /// Counts a step: for the trainer, and for all parameters that are not frozen unless it was skipped. Throws
   /// `non_finite` where too many in a row were.
   void count(bool skipped, const UpdateOptions& update);
@@ -59,6 +62,8 @@ class StepBlock {
   float lr_input_ = 0;
   float count_ = 1;
   std::uint8_t continues_ = 0;
+  std::vector<std::int32_t> refreshes_;  // of each parameter, or 0
+  RefreshKinds due_ = 0;
   StepKey key_;
   std::vector<Scalar> scalars_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "core/random.h"
 #include "graph/op.h"
 #include "optim/rule.h"
 #include "passes/rebuild.h"
@@ -34,11 +35,13 @@ struct BlockInputs {
   Tensor lr;
   Tensor gates;
   std::unordered_map<std::string, Tensor> scalars;  // by name
+  Tensor refreshes;                                 // invalid: none is due
 };
 
-BlockInputs declare_block(Graph& graph, const std::vector<ParameterRule>& rules) {
+BlockInputs declare_block(Graph& graph, const std::vector<ParameterRule>& rules, RefreshKinds refreshes) {
   const auto params = static_cast<std::int64_t>(rules.size());
   BlockInputs block;
+  if (refreshes != 0) block.refreshes = declare_input(graph, std::string(kRefreshes), {params}, DType::i32);
   block.lr = declare_input(graph, std::string(kLearningRate), {}, DType::f32);
   block.gates = declare_input(graph, std::string(kGates), {params}, DType::boolean);
   for (const std::string& name : scalar_names(rules)) {
@@ -61,8 +64,9 @@ void gate_updates(Graph& graph, Tensor gate) {
 // The parameters that are trained, their gradients in the dtype of the update, and what these are to be divided by.
 struct Gradients {
   std::vector<Tensor> params, grads;
-  Tensor divisor;     // invalid: 1
-  Tensor loss_scale;  // invalid: none
+  std::vector<Tensor> curvatures;  // scaled as the gradients are; invalid where none is needed
+  Tensor divisor;                  // invalid: 1
+  Tensor loss_scale;               // invalid: none
 };
 
 Tensor declare_loss_scale(Graph& graph) {
@@ -89,7 +93,45 @@ Gradients append_backward(Graph& graph, const std::vector<std::string>& train, c
   for (Tensor grad : append_gradients(graph, loss, cotangent, out.params)) {
     out.grads.push_back(cast(grad, optim::update_dtype(grad.dtype())));
   }
+  out.curvatures.resize(out.params.size());
   return out;
+}
+
+bool has_refresh(const OptimizerRule& rule, RefreshKinds refreshes, int kind) {
+  return kind <= rule.refresh_kinds() && (refreshes >> (kind - 1) & 1) != 0;
+}
+
+// Random numbers of the update: streams from the upper half, which `nn` does not reach, by the parameter's name.
+std::int64_t stream_of(const std::string& param) {
+  constexpr std::int64_t kHalf = std::int64_t{1} << 31;
+  return static_cast<std::int64_t>(random::hash_name(param.data(), param.size()) % kHalf) + kHalf;
+}
+
+// Hutchinson's estimate of the Hessian's diagonal, u * (H u) with random signs u: H u is the gradient of the sum of all
+// <gradient, u>.
+void append_curvatures(Graph& graph, const std::vector<ParameterRule>& rules, RefreshKinds refreshes,
+                       Gradients& gradients) {
+  std::vector<Tensor> wanted, signs;
+  std::vector<std::size_t> positions;
+  Tensor sum;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!rules[i].rule->needs_curvature() || refreshes == 0) continue;
+    const Tensor grad = gradients.grads[i];
+    const Shape shape = grad.shape();
+    const std::string name = graph.node(gradients.params[i].id()).name;
+    const Tensor negative = less(random_uniform(nn::step_seed(graph), shape, stream_of(name)), 0.5);
+    const Tensor one = graph.full(shape, 1, grad.dtype());
+    signs.push_back(select(negative, -one, one));
+    const Tensor product = reduce_sum(grad * signs.back());
+    sum = sum.valid() ? sum + cast(product, sum.dtype()) : product;
+    wanted.push_back(gradients.params[i]);
+    positions.push_back(i);
+  }
+  if (wanted.empty()) return;
+  const std::vector<Tensor> products = append_gradients(graph, sum, graph.constant(1.0, sum.dtype()), wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    gradients.curvatures[positions[i]] = cast(products[i], signs[i].dtype()) * signs[i];
+  }
 }
 
 // The graph's own states take no value that comes of a batch whose gradients are not finite.
@@ -102,8 +144,13 @@ void guard_own_updates(Graph& graph, const Gradients& gradients, const UpdateOpt
 /// Appends to a graph with gradients all that moves parameters.
 class UpdateBuilder {
  public:
-  UpdateBuilder(Graph& graph, const std::vector<ParameterRule>& rules, const UpdateOptions& options)
-      : graph_(graph), rules_(rules), options_(options), block_(declare_block(graph, rules)) {
+  UpdateBuilder(Graph& graph, const std::vector<ParameterRule>& rules, const UpdateOptions& options,
+                RefreshKinds refreshes)
+      : graph_(graph),
+        rules_(rules),
+        options_(options),
+        refreshes_(refreshes),
+        block_(declare_block(graph, rules, refreshes)) {
     for (std::size_t i = 0; i < rules.size(); ++i) {
       gates_.push_back(element(block_.gates, static_cast<std::int64_t>(i)));
     }
@@ -113,10 +160,14 @@ class UpdateBuilder {
     if (gradients.divisor.valid()) {
       const Tensor factor = reciprocal(gradients.divisor);
       for (Tensor& grad : gradients.grads) grad = grad * cast(factor, grad.dtype());
+      for (Tensor& curvature : gradients.curvatures) {
+        if (curvature.valid()) curvature = curvature * cast(factor, curvature.dtype());
+      }
     }
     if (may_skip(options_)) skip_unless_finite(gradients);
     clip(gradients.grads);
-    for (std::size_t i = 0; i < rules_.size(); ++i) move(i, gradients.params[i], gradients.grads[i]);
+    for (std::size_t i = 0; i < rules_.size(); ++i)
+      move(i, gradients.params[i], gradients.grads[i], gradients.curvatures[i]);
   }
 
  private:
@@ -144,7 +195,27 @@ class UpdateBuilder {
     for (Tensor& grad : grads) grad = grad * cast(factor, grad.dtype());
   }
 
-  void move(std::size_t index, Tensor param, Tensor grad) {
+  // The slots that `append` is to see: those of the refresh that is due.
+  std::vector<Tensor> refreshed(std::size_t index, const OptimizerArgs& args, Tensor curvature) {
+    const OptimizerRule& rule = *rules_[index].rule;
+    const std::string name = graph_.node(args.param.id()).name;
+    std::vector<Tensor> slots = args.slots;
+    for (int kind = 1; kind <= rule.refresh_kinds(); ++kind) {
+      if (!has_refresh(rule, refreshes_, kind)) continue;
+      const auto normal = [&](Shape shape) {
+        return random_normal(nn::step_seed(graph_), std::move(shape), stream_of(name));
+      };
+      const std::vector<Tensor> values = rule.append_refresh({args, kind, curvature, normal});
+      const Tensor due = equal(element(block_.refreshes, static_cast<std::int64_t>(index)), static_cast<double>(kind));
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        if (values.at(i).id() == args.slots[i].id()) continue;
+        slots[i] = select(broadcast(due, slots[i].shape()), values[i], slots[i]);
+      }
+    }
+    return slots;
+  }
+
+  void move(std::size_t index, Tensor param, Tensor grad, Tensor curvature) {
     const OptimizerRule& rule = *rules_[index].rule;
     const double lr_scale = rules_[index].lr_scale;
     const std::string name = graph_.node(param.id()).name;
@@ -156,6 +227,8 @@ class UpdateBuilder {
     for (const StepScalar& scalar : rule.scalars()) {
       args.scalars.push_back(element(block_.scalars.at(scalar.name), static_cast<std::int64_t>(index)));
     }
+    const std::vector<Tensor> states = args.slots;
+    args.slots = refreshed(index, args, curvature);
     const OptimizerResult moved = rule.append(args);
     if (moved.slots.size() != args.slots.size()) {
       throw Error(ErrorCode::invalid_argument, fmt::format("optimizer {}: {} slots declared, {} returned", rule.name(),
@@ -163,7 +236,7 @@ class UpdateBuilder {
     }
     const Tensor gate = gates_[index];
     update_where(graph_, gate, param, moved.param);
-    for (std::size_t i = 0; i < args.slots.size(); ++i) update_where(graph_, gate, args.slots[i], moved.slots[i]);
+    for (std::size_t i = 0; i < states.size(); ++i) update_where(graph_, gate, states[i], moved.slots[i]);
     if (!options_.ema_decay) return;
     const TensorType type = average_type(param.type());
     const Tensor average =
@@ -181,6 +254,7 @@ class UpdateBuilder {
   Graph& graph_;
   const std::vector<ParameterRule>& rules_;
   const UpdateOptions& options_;
+  RefreshKinds refreshes_;
   BlockInputs block_;
   std::vector<Tensor> gates_;
 };
@@ -195,6 +269,12 @@ std::vector<ParameterRule> rules_of(const OptimizerRule& optimizer, const Graph&
   std::vector<ParameterRule> rules;
   for (const auto& [name, type] : params) rules.push_back(optimizer.rule_for(name, type));
   return rules;
+}
+
+RefreshKinds all_refreshes(const std::vector<ParameterRule>& rules) {
+  int most = 0;
+  for (const ParameterRule& chosen : rules) most = std::max(most, chosen.rule->refresh_kinds());
+  return (RefreshKinds{1} << most) - 1;
 }
 
 std::string scalars_input(std::string_view name) { return fmt::format("step/{}", name); }
@@ -229,12 +309,13 @@ std::string gradient_input(std::string_view param) { return fmt::format("gradien
 bool may_skip(const UpdateOptions& update) { return update.skip_non_finite || update.loss_scaling; }
 
 Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
-                      const std::vector<ParameterRule>& rules, const UpdateOptions& update) {
+                      const std::vector<ParameterRule>& rules, const UpdateOptions& update, RefreshKinds refreshes) {
   Graph graph = in_mode(forward, true);
   for (const std::string_view name : {kCount, kContinues}) reserve(graph, std::string(name), "accumulation");
   for (const std::string& name : train) reserve(graph, sum_state(name), "the sum of gradients of \"" + name + '"');
-  const Gradients gradients = append_backward(graph, train, update);
-  UpdateBuilder(graph, rules, update).append(gradients);
+  Gradients gradients = append_backward(graph, train, update);
+  append_curvatures(graph, rules, refreshes, gradients);
+  UpdateBuilder(graph, rules, update, refreshes).append(std::move(gradients));
   return graph;
 }
 
@@ -262,7 +343,15 @@ Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>
 }
 
 Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
-                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from) {
+                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from,
+                        RefreshKinds refreshes) {
+  for (const ParameterRule& chosen : rules) {
+    if (!chosen.rule->needs_curvature()) continue;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: {} estimates curvature on the batch of its step; an update apart from the loss "
+                            "(accumulation, an update on the host) has gradients alone",
+                            forward.name(), chosen.rule->name()));
+  }
   Graph graph(forward.name() + " update");
   Gradients gradients;
   for (const std::string& name : train) {
@@ -272,12 +361,13 @@ Graph make_update_graph(const Graph& forward, const std::vector<std::string>& tr
     gradients.grads.push_back(from == GradientsFrom::sums ? graph.state(sum_state(name), type.shape, dtype)
                                                           : graph.input(gradient_input(name), type.shape, dtype));
   }
+  gradients.curvatures.resize(gradients.params.size());
   gradients.divisor = declare_input(graph, std::string(kCount), {}, DType::f32);
   if (update.loss_scaling) {
     gradients.loss_scale = declare_loss_scale(graph);
     gradients.divisor = gradients.divisor * gradients.loss_scale;
   }
-  UpdateBuilder(graph, rules, update).append(gradients);
+  UpdateBuilder(graph, rules, update, refreshes).append(std::move(gradients));
   return graph;
 }
 

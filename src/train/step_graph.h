@@ -1,5 +1,6 @@
 #pragma once
 // One training step as a graph: forward, backward, and the gated update of every trainable parameter.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,13 @@ inline constexpr std::string_view kGates = "step/gates";      // bool, one per t
 inline constexpr std::string_view kCount = "step/count";  // f32 scalar: micro-batches that gradients are summed over
 inline constexpr std::string_view kContinues =
     "step/continues";  // bool scalar: a micro-batch is not the first of its step
+inline constexpr std::string_view kRefreshes = "step/refreshes";  // i32, one per parameter: the refresh due, or 0
+
+/// A set of refreshes, as bit k - 1 for refresh k of the rules that have it.
+using RefreshKinds = std::uint32_t;
+/// All that the rules have.
+RefreshKinds all_refreshes(const std::vector<ParameterRule>& rules);
+
 /// The rule of each parameter in `train`. Throws what `OptimizerRule::check_parameters` throws.
 std::vector<ParameterRule> rules_of(const OptimizerRule& optimizer, const Graph& forward,
                                     const std::vector<std::string>& train);
@@ -47,9 +55,11 @@ bool may_skip(const UpdateOptions& update);
 /// output, `rules[i]` being the rule of `train[i]`, with what `update` puts around it. The cotangent of the loss is 1
 /// or the loss scale; gradients are no outputs. Where a gate is false, parameter and slots keep their bits. `train` are
 /// floating-point parameters of `forward`, whose first output is a float scalar. Throws `duplicate_name` (a reserved
-/// name), `invalid_argument` (a parameter in `train` that has an update already), `not_differentiable`.
+/// name), `invalid_argument` (a parameter in `train` that has an update already), `not_differentiable`. With
+/// `refreshes`, slots take their refreshed values first where `kRefreshes` says so.
 Graph make_step_graph(const Graph& forward, const std::vector<std::string>& train,
-                      const std::vector<ParameterRule>& rules, const UpdateOptions& update = {});
+                      const std::vector<ParameterRule>& rules, const UpdateOptions& update = {},
+                      RefreshKinds refreshes = 0);
 
 // The same step in parts. Gradients are scaled as the loss is, in the dtype of the update, until the update.
 /// `forward` with its outputs, then a gradient for each parameter in `train`.
@@ -58,8 +68,10 @@ Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& 
 Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
 enum class GradientsFrom { sums, inputs };
 /// The update alone, by gradients divided by `kCount`: the parameters in `train` of `forward` and what belongs to them.
+/// Throws `unsupported` for a rule that needs curvature, which is known only where the loss is.
 Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
-                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from);
+                        const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from,
+                        RefreshKinds refreshes = 0);
 
 /// `forward` without updates, with what evaluation uses in place of each parameter in `train`.
 Graph make_evaluation_graph(const Graph& forward, const std::vector<std::string>& train,

@@ -35,6 +35,8 @@ std::vector<std::string> missing_cells(const OpDef& op) {
   }
   if (op.kind == OpKind::composite) {
     require(op.decompose != nullptr, "decomposition");
+  } else if (op.kind == OpKind::sequential) {
+    require(op.sequence != nullptr, "sequence");
   } else if (op.kind != OpKind::source) {
     require(op.lower != nullptr, "lowering");
   }

@@ -76,6 +76,28 @@ std::vector<HyperParameter> hyper_parameters() {
       {"Muon", "weight_decay", with(&Muon::weight_decay), kNegative},
       {"Muon", "iterations", [](double x) { return Optimizer(Muon{.iterations = static_cast<int>(x)}); }, {0, -3}},
       {"AdamW", "beta1", [](double x) { return Optimizer(Muon{.rest = {.beta1 = x}}); }, kNoRate},
+      {"SOAP", "shampoo_beta", with(&SOAP::shampoo_beta), kNoRate},
+      {"SOAP",
+       "precondition_frequency",
+       [](double x) { return Optimizer(SOAP{.precondition_frequency = static_cast<int>(x)}); },
+       {0, -3}},
+      {"SOAP",
+       "max_precond_dim",
+       [](double x) { return Optimizer(SOAP{.max_precond_dim = static_cast<std::int64_t>(x)}); },
+       {-1}},
+      {"Kron", "lr", with(&Kron::lr), kNegative},
+      {"Kron", "beta1", with(&Kron::beta1), kNoRate},
+      {"Kron", "weight_decay", with(&Kron::weight_decay), kNegative},
+      {"Kron",
+       "max_size_triangular",
+       [](double x) { return Optimizer(Kron{.max_size_triangular = static_cast<std::int64_t>(x)}); },
+       {-1}},
+      {"Kron", "precond_lr", with(&Kron::precond_lr), kNotPositive},
+      {"Kron", "min_probability", with(&Kron::min_probability), {0, 1.5, kNan}},
+      {"Kron", "decay", with(&Kron::decay), kNotPositive},
+      {"Kron", "flat_start", with(&Kron::flat_start), kNegative},
+      {"Sophia", "gamma", with(&Sophia::gamma), kNotPositive},
+      {"Sophia", "k", [](double x) { return Optimizer(Sophia{.k = static_cast<int>(x)}); }, {0, -1}},
       {"MARS", "gamma", with(&MARS::gamma), kNegative},
       {"ScheduleFree", "beta1", with(&ScheduleFree::beta1), {0}},
       {"ScheduleFree", "r", with(&ScheduleFree::r), kNegative},
@@ -87,6 +109,8 @@ std::vector<HyperParameter> hyper_parameters() {
   add_adam_like<RAdam>(all, "RAdam");
   add_adam_like<QHAdamW>(all, "QHAdamW");
   add_adam_like<LAMB>(all, "LAMB");
+  add_adam_like<SOAP>(all, "SOAP");
+  add_adam_like<Sophia>(all, "Sophia");
   add_adam_like<MARS>(all, "MARS");
   add_adam_like<ScheduleFree>(all, "ScheduleFree");
   return all;

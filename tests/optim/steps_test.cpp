@@ -40,17 +40,24 @@ std::vector<Variant> variants() {
                     .rest = {.lr = 0.01, .beta2 = 0.95, .eps = 1e-10, .weight_decay = 0}}},
       {"muon without nesterov",
        Muon{.lr = 0.05, .nesterov = false, .rest = {.lr = 0.01, .beta2 = 0.95, .eps = 1e-10, .weight_decay = 0}}},
+      {"soap", SOAP{.lr = 0.05, .beta1 = 0.9, .weight_decay = 0.1, .precondition_frequency = 4}},
+      {"soap for one axis",
+       SOAP{.lr = 0.05, .beta1 = 0.9, .shampoo_beta = 0.8, .weight_decay = 0, .max_precond_dim = 4}},
+      {"kron", Kron{.lr = 0.05, .weight_decay = 0.1}},
+      {"sophia", Sophia{.lr = 0.05, .beta1 = 0.9, .beta2 = 0.8, .gamma = 2, .weight_decay = 0.1, .k = 3}},
       {"mars", MARS{.lr = 0.05, .gamma = 0.1, .weight_decay = 0.1}},
       {"schedule free", ScheduleFree{.lr = 0.05, .weight_decay = 0.1}},
       {"schedule free weighted", ScheduleFree{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .r = 1.5}},
   };
 }
 
-/// The loss is the dot product of the parameter with an input, so that input is the gradient.
-Graph dot_product(const Shape& shape) {
+/// The loss is the dot product of the parameter with an input, so that input is the gradient; with curvature, the sum
+/// of p^4 / 12 is added, whose Hessian is diagonal.
+Graph dot_product(const Shape& shape, bool curvature) {
   Graph graph("dot");
   const Tensor g = graph.input("g", shape), p = graph.param("p", shape);
-  graph.set_outputs({reduce_sum(p * g)});
+  const Tensor dot = reduce_sum(p * g);
+  graph.set_outputs({curvature ? dot + reduce_sum(square(square(p))) / 12.0 : dot});
   return graph;
 }
 
@@ -65,7 +72,8 @@ struct Problem {
     }
   }
   ResidentTrainer trainer(const Optimizer& optimizer, const Device& device, const CompileOptions& options = {}) const {
-    return ResidentTrainer(dot_product(type.shape), {"p"}, {{"p", start}}, optimizer, device, options);
+    return ResidentTrainer(dot_product(type.shape, optimizer->needs_curvature()), {"p"}, {{"p", start}}, optimizer,
+                           device, options);
   }
 
   std::string name;
