@@ -84,8 +84,10 @@ struct Problem {
 };
 
 std::vector<Problem> problems() {
+  const nlohmann::json document = testing::read_json("optimizer_steps.json");
   std::vector<Problem> all;
-  for (const auto& json : testing::read_json("optimizer_steps.json")["problems"]) all.emplace_back(json);
+  for (const auto& json : document["problems"]) all.emplace_back(json);
+  EXPECT_EQ(all.size(), 3u);
   return all;
 }
 
