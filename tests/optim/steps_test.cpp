@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 
 #include "support/devices.h"
 #include "support/json_values.h"
@@ -20,6 +21,8 @@ struct Variant {
   std::string name;  // in the file
   Optimizer optimizer;
 };
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
 std::vector<Variant> variants() {
   return {
