@@ -34,7 +34,7 @@ constexpr Entry kOptimizers[] = {
     {"nadamw", make<NAdamW>}, {"radam", make<RAdam>},         {"qhadamw", make<QHAdamW>},
     {"lamb", make<LAMB>},     {"adafactor", make<Adafactor>}, {"lion", make<Lion>},
     {"soap", make<SOAP>},     {"kron", make<Kron>},           {"muon", make<Muon>},
-    {"sophia", make<Sophia>}, {"mars", make<MARS>},           {"schedule_free", make<ScheduleFree>},
+    {"sophia", make<Sophia>}, {"mars", make<MARS>},           {"schedule_free_adamw", make<ScheduleFree>},
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ class ScheduleFreeRule : public OptimizerRule {
     require_non_negative(title, "weight_lr_power", options.weight_lr_power);
   }
 
-  std::string name() const override { return "schedule_free"; }
+  std::string name() const override { return "schedule_free_adamw"; }
   double lr() const override { return options_.lr; }
 
   std::vector<OptimizerSlot> slots(const TensorType& param) const override {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "graph/op.h"
@@ -34,7 +35,7 @@ GradientPath::GradientPath(const Graph& graph, std::vector<std::string> train, c
   block_.set_lr(optimizer_->lr());
   // The names that the fused step reserves are reserved here too.
   make_step_graph(forward_, block_.names(), rules_, update_);
-  gradients_ = compile(make_gradient_graph(forward_, block_.names(), update_), device_);
+  gradients_ = compile(make_gradient_graph(forward_, block_.names(), rules_, update_), device_);
   update_program_ =
       compile(make_update_graph(forward_, block_.names(), rules_, update_, GradientsFrom::inputs), host_of(device_));
   for (const auto& [name, value] : initial) {
@@ -58,6 +59,18 @@ void GradientPath::upload_from_host(const std::string& name) {
   gradients_->upload(name, update_program_->download(name));
 }
 
+runtime::Program& GradientPath::gradient_program() {
+  const bool curved = std::ranges::any_of(rules_, [](const auto& chosen) { return chosen.rule->needs_curvature(); });
+  if (block_.due() == 0 || !curved) return *gradients_;
+  std::unique_ptr<runtime::Program>& made = refreshing_gradients_[block_.due()];
+  if (!made) {
+    auto program = compile(make_gradient_graph(forward_, block_.names(), rules_, update_, block_.due()), device_);
+    program->share_state_of(*gradients_);
+    made = std::move(program);
+  }
+  return *made;
+}
+
 runtime::Program& GradientPath::update_program() {
   if (block_.due() == 0) return *update_program_;
   std::unique_ptr<runtime::Program>& made = refreshing_updates_[block_.due()];
@@ -71,9 +84,12 @@ runtime::Program& GradientPath::update_program() {
   return *made;
 }
 
-bool GradientPath::update(const std::vector<ArrayView>& grads, std::int64_t count) {
+bool GradientPath::update(std::span<const Array> grads, std::span<const Array> curvatures, std::int64_t count) {
   block_.write(0, count);
   Inputs inputs;
+  for (std::size_t i = 0, next = 0; next < curvatures.size(); ++i) {
+    if (needs_curvature(i)) inputs.emplace_back(curvature_input(block_.names()[i]), curvatures[next++]);
+  }
   for (std::size_t i = 0; i < grads.size(); ++i) inputs.emplace_back(gradient_input(block_.names()[i]), grads[i]);
   const std::vector<Array> outputs = update_program().run(inputs);
   for (const std::string& name : block_.names()) upload_from_host(name);
@@ -86,15 +102,16 @@ bool GradientPath::update(const std::vector<ArrayView>& grads, std::int64_t coun
 StepResult GradientPath::step(const Inputs& inputs) {
   check_nothing_pending(pending_);
   block_.write();
-  StepResult result{gradients_->run(inputs)};
-  const auto first = result.values.end() - static_cast<std::ptrdiff_t>(block_.names().size());
-  const std::vector<ArrayView> grads(first, result.values.end());
-  result.skipped = update(grads, 1);
-  result.values.erase(first, result.values.end());
+  StepResult result{gradient_program().run(inputs)};
+  const std::size_t first = forward_.outputs().size(), count = block_.names().size();
+  const std::span<const Array> given(result.values);
+  result.skipped = update(given.subspan(first, count), given.subspan(first + count), 1);
+  result.values.resize(first);
   return result;
 }
 
 float GradientPath::accumulate(const Inputs& inputs) {
+  check_accumulation(forward_, rules_);
   if (!accumulate_) {
     auto made = compile(make_accumulate_graph(forward_, block_.names(), update_), device_);
     made->share_state_of(*gradients_);
@@ -111,7 +128,7 @@ std::int64_t GradientPath::step_accumulated() {
   const std::int64_t count = std::exchange(pending_, 0);
   std::vector<Array> sums;
   for (const std::string& name : block_.names()) sums.push_back(accumulate_->download(sum_state(name)));
-  update({sums.begin(), sums.end()}, count);
+  update(sums, {}, count);
   return count;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,13 @@ class GradientPath {
 
  private:
   std::unique_ptr<runtime::Program> compile(const Graph& graph, const Device& device) const;
-  /// The update program for the refreshes that are due.
+  // For the refreshes that are due:
+  runtime::Program& gradient_program();
   runtime::Program& update_program();
-  /// Moves the parameters on the host by `grads`, sums over `count` micro-batches, and uploads them. False where the
-  /// step was skipped.
-  bool update(const std::vector<ArrayView>& grads, std::int64_t count);
+  /// Moves the parameters on the host by `grads`, sums over `count` micro-batches, and `curvatures`, and uploads them.
+  /// False where the step was skipped.
+  bool update(std::span<const Array> grads, std::span<const Array> curvatures, std::int64_t count);
+  bool needs_curvature(std::size_t i) const { return rules_[i].rule->needs_curvature(); }
   void upload_from_host(const std::string& name);
 
   Graph forward_;  // with the precision asked for
@@ -48,8 +51,9 @@ class GradientPath {
   Optimizer optimizer_;
   StepBlock block_;
   std::unique_ptr<runtime::Program> gradients_, update_program_;
-  std::map<RefreshKinds, std::unique_ptr<runtime::Program>> refreshing_updates_;  // made when first needed
-  std::unique_ptr<runtime::Program> accumulate_;                                  // made when first needed
+  // Made when first needed, by the refreshes that are due:
+  std::map<RefreshKinds, std::unique_ptr<runtime::Program>> refreshing_gradients_, refreshing_updates_;
+  std::unique_ptr<runtime::Program> accumulate_;  // made when first needed
   std::int64_t pending_ = 0;
 };
 

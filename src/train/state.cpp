@@ -353,7 +353,9 @@ std::string ResidentTrainer::explain() const {
   std::string report =
       fmt::format("trains {} parameters with {}{}\n{}", state_->names().size(), state_->optimizer->name(),
                   train::describe(state_->update), state_->memory().explain());
-  for (const auto& made : state_->dataset_steps) {
+  const auto steps = state_->dataset_steps.find(0);
+  if (steps == state_->dataset_steps.end()) return report;
+  for (const auto& made : steps->second) {
     report += fmt::format("\non datasets, {} rows a step\n{}", made->rows.size(), made->program->explain());
   }
   return report;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "core/random.h"
@@ -11,6 +12,7 @@
 #include "passes/rebuild.h"
 #include "train/gradient_rules.h"
 #include "train/step_inputs.h"
+#include "wholestep/nn.h"
 #include "wholestep/ops.h"
 
 namespace wholestep::train {
@@ -304,6 +306,7 @@ std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const
   return slots;
 }
 std::string sum_state(std::string_view param) { return fmt::format("{}/gradient_sum", param); }
+std::string curvature_input(std::string_view param) { return fmt::format("curvature/{}", param); }
 std::string gradient_input(std::string_view param) { return fmt::format("gradient/{}", param); }
 
 bool may_skip(const UpdateOptions& update) { return update.skip_non_finite || update.loss_scaling; }
@@ -319,15 +322,28 @@ Graph make_step_graph(const Graph& forward, const std::vector<std::string>& trai
   return graph;
 }
 
-Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update) {
+Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train,
+                          const std::vector<ParameterRule>& rules, const UpdateOptions& update,
+                          RefreshKinds refreshes) {
   Graph graph = in_mode(forward, true);
-  const Gradients gradients = append_backward(graph, train, update);
+  Gradients gradients = append_backward(graph, train, update);
   guard_own_updates(graph, gradients, update);
+  append_curvatures(graph, rules, refreshes, gradients);
   std::vector<Tensor> outputs;
   for (NodeId id : graph.outputs()) outputs.push_back(graph.tensor(id));
   outputs.insert(outputs.end(), gradients.grads.begin(), gradients.grads.end());
+  std::ranges::copy_if(gradients.curvatures, std::back_inserter(outputs), &Tensor::valid);
   graph.set_outputs(outputs);
   return graph;
+}
+
+void check_accumulation(const Graph& forward, const std::vector<ParameterRule>& rules) {
+  for (const ParameterRule& chosen : rules) {
+    if (!chosen.rule->needs_curvature()) continue;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: accumulation of gradients is not for {}, which estimates curvature on one batch",
+                            forward.name(), chosen.rule->name()));
+  }
 }
 
 Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update) {
@@ -345,13 +361,7 @@ Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>
 Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
                         const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from,
                         RefreshKinds refreshes) {
-  for (const ParameterRule& chosen : rules) {
-    if (!chosen.rule->needs_curvature()) continue;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: {} estimates curvature on the batch of its step; an update apart from the loss "
-                            "(accumulation, an update on the host) has gradients alone",
-                            forward.name(), chosen.rule->name()));
-  }
+  if (from == GradientsFrom::sums) check_accumulation(forward, rules);
   Graph graph(forward.name() + " update");
   Gradients gradients;
   for (const std::string& name : train) {
@@ -362,6 +372,11 @@ Graph make_update_graph(const Graph& forward, const std::vector<std::string>& tr
                                                           : graph.input(gradient_input(name), type.shape, dtype));
   }
   gradients.curvatures.resize(gradients.params.size());
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    if (refreshes == 0 || !rules[i].rule->needs_curvature()) continue;
+    const TensorType type = gradients.grads[i].type();
+    gradients.curvatures[i] = graph.input(curvature_input(train[i]), type.shape, type.dtype);
+  }
   gradients.divisor = declare_input(graph, std::string(kCount), {}, DType::f32);
   if (update.loss_scaling) {
     gradients.loss_scale = declare_loss_scale(graph);

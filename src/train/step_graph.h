@@ -47,6 +47,7 @@ std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const
 std::string sum_state(std::string_view param);
 /// The input of an update graph that takes its gradient.
 std::string gradient_input(std::string_view param);
+std::string curvature_input(std::string_view param);
 
 /// Whether a step may be skipped: whether its graph has the further, last output "was applied", a boolean scalar.
 bool may_skip(const UpdateOptions& update);
@@ -62,13 +63,19 @@ Graph make_step_graph(const Graph& forward, const std::vector<std::string>& trai
                       RefreshKinds refreshes = 0);
 
 // The same step in parts. Gradients are scaled as the loss is, in the dtype of the update, until the update.
-/// `forward` with its outputs, then a gradient for each parameter in `train`.
-Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
+/// `forward` with its outputs, then a gradient for each parameter in `train`, then, where `refreshes` has any, the
+/// curvature of each whose rule needs it.
+Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train,
+                          const std::vector<ParameterRule>& rules, const UpdateOptions& update,
+                          RefreshKinds refreshes = 0);
+/// Throws `unsupported` for a rule that needs curvature: it is that of one batch, and not to be had from sums of
+/// gradients.
+void check_accumulation(const Graph& forward, const std::vector<ParameterRule>& rules);
 /// `forward` with its outputs, and gradients added to `sum_state`, which they begin where `kContinues` is false.
 Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
 enum class GradientsFrom { sums, inputs };
 /// The update alone, by gradients divided by `kCount`: the parameters in `train` of `forward` and what belongs to them.
-/// Throws `unsupported` for a rule that needs curvature, which is known only where the loss is.
+/// From inputs, it takes what `make_gradient_graph` gives.
 Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
                         const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from,
                         RefreshKinds refreshes = 0);

@@ -23,7 +23,7 @@ std::vector<Rate> rates() {
   return {
       {"sgd", 0.2},     {"adam", 0.1},  {"adamw", 0.1},     {"nadamw", 0.1}, {"radam", 0.2},
       {"qhadamw", 0.1}, {"lamb", 0.05}, {"adafactor", 0.3}, {"lion", 0.03},  {"soap", 0.1},
-      {"kron", 0.05},   {"muon", 0.1},  {"sophia", 0.05},   {"mars", 0.1},   {"schedule_free", 0.2},
+      {"kron", 0.05},   {"muon", 0.1},  {"sophia", 0.05},   {"mars", 0.1},   {"schedule_free_adamw", 0.2},
   };
 }
 

@@ -4,6 +4,7 @@
 #include "support/devices.h"
 #include "train/models.h"
 #include "wholestep/ops.h"
+#include "wholestep/training_session.h"
 
 namespace wholestep {
 namespace {
@@ -76,6 +77,35 @@ TEST_P(Refresh, WithInputsThatDoNotFitMovesNothing) {
   EXPECT_EQ(slot(trainer, 0), 0);
   steps(1);
   EXPECT_EQ(slot(trainer, 0), 11);
+}
+
+TEST_P(Refresh, IsDueForAccumulatedGradientsToo) {
+  for (int step = 0; step < 3; ++step) {
+    for (int batch = 0; batch < 2; ++batch) trainer.accumulate({{"x", x}});
+    EXPECT_EQ(trainer.step_accumulated(), 2);
+  }
+  EXPECT_EQ(trainer.param("a").to_doubles()[0], -41);
+  EXPECT_EQ(slot(trainer, 0), 21);
+}
+
+TEST_P(Refresh, IsDueForStepsOnADatasetToo) {
+  trainer.run(trainer.upload({{"x", x}}), 3, {.shuffle = false});
+  EXPECT_EQ(trainer.param("a").to_doubles()[0], -41);
+  EXPECT_EQ(slot(trainer, 0), 21);
+}
+
+TEST_P(Refresh, IsDueForUpdatesOnTheHostToo) {
+  TrainingSession session(line(), {"a", "b"}, initial_values(line(), 0),
+                          {.lr = 1, .optimizer = std::make_shared<RenewingRule>()}, GetParam());
+  for (int step = 0; step < 3; ++step) session.step({{"x", x}});
+  EXPECT_EQ(session.param("a").to_doubles()[0], -41);
+}
+
+TEST_P(Refresh, WithCurvatureIsRefusedWhereThereIsNoLoss) {
+  ResidentTrainer sophia(line(), {"a", "b"}, initial_values(line(), 0), Sophia{}, GetParam());
+  testing::expect_error(ErrorCode::unsupported, {"sophia", "accumulation"}, [&] { sophia.accumulate({{"x", x}}); });
+  EXPECT_EQ(sophia.pending_accumulation(), 0);
+  sophia.step({{"x", x}});
 }
 
 // E[u (H u)] is the diagonal of H; with random signs the rest of H is noise of mean zero.
