@@ -38,7 +38,7 @@ class GradientPath {
   runtime::Program& gradient_program();
   runtime::Program& update_program();
   /// Moves the parameters on the host by `grads`, sums over `count` micro-batches, and `curvatures`, and uploads them.
-  /// False where the step was skipped.
+  /// Whether the step was skipped.
   bool update(std::span<const Array> grads, std::span<const Array> curvatures, std::int64_t count);
   bool needs_curvature(std::size_t i) const { return rules_[i].rule->needs_curvature(); }
   void upload_from_host(const std::string& name);
