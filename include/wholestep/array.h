@@ -13,12 +13,30 @@ namespace wholestep {
 /// DType of a C++ element type: double, float, std::int64_t, std::int32_t, std::uint8_t, bool.
 template <class T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<double>() { return DType::f64; }
-template <> constexpr DType dtype_of<float>() { return DType::f32; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
-template <> constexpr DType dtype_of<bool>() { return DType::boolean; }
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::u8;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::boolean;
+}
 
 /// A dense row-major tensor in host memory that owns its bytes.
 class Array {
@@ -94,7 +112,9 @@ struct ArrayView {
   ArrayView(TensorType type, const void* data, std::size_t bytes) : type(std::move(type)), data(data), bytes(bytes) {}
   template <class T>
   ArrayView(std::span<const T> values)
-      : type{dtype_of<T>(), {static_cast<std::int64_t>(values.size())}}, data(values.data()), bytes(values.size_bytes()) {}
+      : type{dtype_of<T>(), {static_cast<std::int64_t>(values.size())}},
+        data(values.data()),
+        bytes(values.size_bytes()) {}
   template <class T>
   ArrayView(const std::vector<T>& values) : ArrayView(std::span<const T>(values)) {}
 };

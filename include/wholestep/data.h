@@ -66,7 +66,10 @@ class Batches {
    public:
     explicit Iterator(Batches* source) : source_(source), current_(source ? source->next() : nullptr) {}
     const Batch& operator*() const { return *current_; }
-    Iterator& operator++() { current_ = source_->next(); return *this; }
+    Iterator& operator++() {
+      current_ = source_->next();
+      return *this;
+    }
     bool operator!=(const Iterator& other) const { return current_ != other.current_; }
 
    private:

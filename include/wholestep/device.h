@@ -17,7 +17,7 @@ struct Device {
 
 /// What is known of a device.
 struct DeviceInfo {
-  std::string name;         ///< as in Device
+  std::string name;  ///< as in Device
   bool available = false;
   std::string description;  ///< processor and code path, or what is missing
   int threads = 1;

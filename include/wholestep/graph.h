@@ -85,11 +85,22 @@ enum class Fan { in, out };
 /// [out, in, spatial...] are in and out times the spatial elements.
 struct Init {
   enum class Kind {
-    zeros, ones, constant, uniform, normal, truncated_normal, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal
+    zeros,
+    ones,
+    constant,
+    uniform,
+    normal,
+    truncated_normal,
+    xavier_uniform,
+    xavier_normal,
+    kaiming_uniform,
+    kaiming_normal,
+    orthogonal
   };
   Kind kind = Kind::zeros;
   double a = 0;  ///< the constant; the low end of uniform; the mean of a normal; else the gain
-  double b = 0;  ///< the high end of uniform; the standard deviation of a normal; Kaiming: 0 for Fan::in, 1 for Fan::out
+  double b =
+      0;  ///< the high end of uniform; the standard deviation of a normal; Kaiming: 0 for Fan::in, 1 for Fan::out
   static Init zeros() { return {}; }
   static Init ones() { return {Kind::ones, 0, 0}; }
   static Init constant(double value) { return {Kind::constant, value, 0}; }
@@ -102,11 +113,15 @@ struct Init {
   /// Glorot and Bengio, 2010: normal, standard deviation gain sqrt(2 / (fan_in + fan_out)).
   static Init xavier_normal(double gain = 1) { return {Kind::xavier_normal, gain, 0}; }
   /// He et al., 2015: uniform in +-gain sqrt(3 / fan). The gain sqrt(2) is for ReLU.
-  static Init kaiming_uniform(Fan fan = Fan::in, double gain = std::numbers::sqrt2) { return {Kind::kaiming_uniform, gain, fan == Fan::out ? 1.0 : 0.0}; }
+  static Init kaiming_uniform(Fan fan = Fan::in, double gain = std::numbers::sqrt2) {
+    return {Kind::kaiming_uniform, gain, fan == Fan::out ? 1.0 : 0.0};
+  }
   /// He et al., 2015: normal, standard deviation gain / sqrt(fan).
-  static Init kaiming_normal(Fan fan = Fan::in, double gain = std::numbers::sqrt2) { return {Kind::kaiming_normal, gain, fan == Fan::out ? 1.0 : 0.0}; }
-  /// Saxe et al., 2014: as a matrix [first extent, the others], gain times orthonormal rows or columns, whichever are fewer: the Q of
-  /// a normal matrix, R with a positive diagonal.
+  static Init kaiming_normal(Fan fan = Fan::in, double gain = std::numbers::sqrt2) {
+    return {Kind::kaiming_normal, gain, fan == Fan::out ? 1.0 : 0.0};
+  }
+  /// Saxe et al., 2014: as a matrix [first extent, the others], gain times orthonormal rows or columns, whichever are
+  /// fewer: the Q of a normal matrix, R with a positive diagonal.
   static Init orthogonal(double gain = 1) { return {Kind::orthogonal, gain, 0}; }
 };
 
@@ -137,8 +152,8 @@ class Graph {
   Tensor state(const std::string& name, Shape shape, DType dtype = DType::f32);
   /// A tensor known now.
   Tensor constant(Array value);
-  /// A scalar of `dtype`, rounded to it. Throws `invalid_argument` where `dtype` is an integer type or boolean that does
-  /// not have `value`.
+  /// A scalar of `dtype`, rounded to it. Throws `invalid_argument` where `dtype` is an integer type or boolean that
+  /// does not have `value`.
   Tensor constant(double value, DType dtype);
   /// A scalar value broadcast to `shape`.
   Tensor full(Shape shape, double value, DType dtype);
@@ -149,7 +164,8 @@ class Graph {
 
   /// Replaces the outputs. The first is the loss where a loss is needed; others are auxiliary.
   void set_outputs(const std::vector<Tensor>& outputs);
-  /// `target` (a parameter or state) takes `value` (same type) at the end of each run. A second call replaces the first.
+  /// `target` (a parameter or state) takes `value` (same type) at the end of each run. A second call replaces the
+  /// first.
   void set_update(Tensor target, Tensor value);
   /// Removes all updates: what is left computes outputs and moves nothing.
   void clear_updates() { updates_.clear(); }
@@ -182,8 +198,8 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<NodeId> outputs_;
   std::vector<Update> updates_;
-  std::map<std::string, NodeId, std::less<>> names_;           // of inputs, parameters and states
-  std::unordered_map<NodeId, std::size_t> update_of_;          // position in updates_ by target
+  std::map<std::string, NodeId, std::less<>> names_;   // of inputs, parameters and states
+  std::unordered_map<NodeId, std::size_t> update_of_;  // position in updates_ by target
 };
 
 /// Checks every node against the op table, topological order, names, outputs and updates. Throws `invalid_graph`.
@@ -196,15 +212,15 @@ std::vector<std::string> trainable(const Graph& graph);
 NamedArrays initial_values(const Graph& graph, std::uint64_t seed);
 
 /// New graph whose outputs are `[loss, aux..., grad_0 ... grad_n]`, gradients in the order of `wrt` (names of
-/// parameters, or of floating-point inputs or states). The cotangent of the loss is a new scalar input `d_output` of the
-/// loss's dtype (`d_output_2` ... where the graph is a gradient itself and has one). Updates are kept. A gradient that does
-/// not depend on anything is zeros. Throws `no_outputs`, `loss_not_scalar`, `empty_wrt`, `unknown_name`, `duplicate_name`,
-/// `not_differentiable` (an integer name, or an op without gradient on the way).
+/// parameters, or of floating-point inputs or states). The cotangent of the loss is a new scalar input `d_output` of
+/// the loss's dtype (`d_output_2` ... where the graph is a gradient itself and has one). Updates are kept. A gradient
+/// that does not depend on anything is zeros. Throws `no_outputs`, `loss_not_scalar`, `empty_wrt`, `unknown_name`,
+/// `duplicate_name`, `not_differentiable` (an integer name, or an op without gradient on the way).
 Graph gradients_with_loss(const Graph& graph, const std::vector<std::string>& wrt);
 
 /// Appends to `graph` the gradients of `output` (any shape), given its `cotangent`, with respect to each of `wrt` (any
-/// floating-point tensors). Throws `shape_mismatch`, `dtype_mismatch`, `not_differentiable`, `invalid_argument` (a tensor of
-/// another graph).
+/// floating-point tensors). Throws `shape_mismatch`, `dtype_mismatch`, `not_differentiable`, `invalid_argument` (a
+/// tensor of another graph).
 std::vector<Tensor> append_gradients(Graph& graph, Tensor output, Tensor cotangent, const std::vector<Tensor>& wrt);
 
 }  // namespace wholestep

@@ -29,8 +29,9 @@ Precision precision_by_name(std::string_view name);
 /// How a graph is compiled. The same graph, device and options give the same program.
 struct CompileOptions {
   Precision precision = Precision::f32;  ///< applied to the graph as it is given, before anything else
-  bool fusion = true;      ///< share kernels between ops; off, every op is its own kernel and gives the same bits
-  bool fast_math = false;  ///< let multiply and add contract and divisions become reciprocals: other bits, same on every run
+  bool fusion = true;  ///< share kernels between ops; off, every op is its own kernel and gives the same bits
+  bool fast_math =
+      false;  ///< let multiply and add contract and divisions become reciprocals: other bits, same on every run
   /// Let float results below the normal range be zero, as XLA and GPUs do. Optimizer state decays through that range,
   /// where processors are many times slower. Off, they are kept. See docs/decisions/0006.
   bool flush_subnormals = true;
@@ -41,14 +42,14 @@ struct CompileOptions {
 
 /// Bytes and counts of a compiled program.
 struct ProgramStats {
-  std::int64_t resident_bytes = 0;   ///< parameters and states
-  std::int64_t scratch_bytes = 0;    ///< the arena
+  std::int64_t resident_bytes = 0;      ///< parameters and states
+  std::int64_t scratch_bytes = 0;       ///< the arena
   std::int64_t largest_live_bytes = 0;  ///< the largest set of scratch values alive at once
   int kernels = 0;
   int phases = 0;
   int barriers = 0;
   double compile_ms = 0;
-  bool from_cache = false;           ///< machine code came from memory or disk
+  bool from_cache = false;  ///< machine code came from memory or disk
 };
 
 namespace runtime {
@@ -64,30 +65,32 @@ class CompiledGraph {
   CompiledGraph& operator=(CompiledGraph&&) noexcept;
   ~CompiledGraph();
 
-  /// Uploads a parameter or state. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`; nothing is changed then.
+  /// Uploads a parameter or state. Throws `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`; nothing
+  /// is changed then.
   void set_param(const std::string& name, const ArrayView& data);
   /// Downloads a parameter or state. Throws `unknown_name`.
   Array get_param(const std::string& name) const;
 
-  /// Runs and returns every output. Throws `missing_input`, `unknown_name`, `duplicate_name` (a value given twice), `wrong_length`,
-  /// `shape_mismatch`, `dtype_mismatch`, `index_out_of_range`, `invalid_argument` (null or misaligned data, a boolean that is neither 0
-  /// nor 1, an input that is a handle), before anything has run.
+  /// Runs and returns every output. Throws `missing_input`, `unknown_name`, `duplicate_name` (a value given twice),
+  /// `wrong_length`, `shape_mismatch`, `dtype_mismatch`, `index_out_of_range`, `invalid_argument` (null or misaligned
+  /// data, a boolean that is neither 0 nor 1, an input that is a handle), before anything has run.
   std::vector<Array> run(const Inputs& inputs);
   /// As `run`, but reads back only outputs `wanted`, in that order.
   std::vector<Array> run_read_outputs(const Inputs& inputs, const std::vector<int>& wanted);
 
-  /// Turns input (or state, or parameter) `name` into a buffer that stays on the device, holding `data`; it is then no longer given to
-  /// `run`. False where the device has no buffers. Throws as `set_param`, and `index_out_of_range`.
+  /// Turns input (or state, or parameter) `name` into a buffer that stays on the device, holding `data`; it is then no
+  /// longer given to `run`. False where the device has no buffers. Throws as `set_param`, and `index_out_of_range`.
   bool bind_handle(const std::string& name, const ArrayView& data);
-  /// After each run, output `output` becomes the value of handle `name` for the next run: an input's memory is swapped with
-  /// the output's, a parameter's or state's is copied to. Throws `unknown_name` (no such handle), `shape_mismatch`,
-  /// `dtype_mismatch`, `invalid_argument` (no such output, or the graph itself updates `name`).
+  /// After each run, output `output` becomes the value of handle `name` for the next run: an input's memory is swapped
+  /// with the output's, a parameter's or state's is copied to. Throws `unknown_name` (no such handle),
+  /// `shape_mismatch`, `dtype_mismatch`, `invalid_argument` (no such output, or the graph itself updates `name`).
   void set_handle_feed(const std::string& name, int output);
   /// Downloads a handle's current value. Throws `unknown_name`.
   Array read_handle(const std::string& name) const;
 
   /// This program reads and writes the parameters and states of `other` (those of equal name and type) in place of its
-  /// own. Throws `device_unavailable` where the devices differ, `shape_mismatch`/`dtype_mismatch` for a name of another type.
+  /// own. Throws `device_unavailable` where the devices differ, `shape_mismatch`/`dtype_mismatch` for a name of another
+  /// type.
   void share_state_of(const CompiledGraph& other);
 
   const Device& device() const;
@@ -104,8 +107,8 @@ class CompiledGraph {
   std::unique_ptr<runtime::Program> program_;
 };
 
-/// The number below which every element of input `input` must stay since the graph uses them as indices (labels, rows of
-/// a table), directly or through ops that only move them; none where it does not.
+/// The number below which every element of input `input` must stay since the graph uses them as indices (labels, rows
+/// of a table), directly or through ops that only move them; none where it does not.
 std::optional<std::int64_t> index_bound(const Graph& graph, const std::string& input);
 
 /// Compiles graphs for one device.
@@ -113,8 +116,8 @@ class Session {
  public:
   /// Throws `device_unavailable` where the device's backend cannot be loaded, and says what is missing.
   explicit Session(Device device);
-  /// Throws `invalid_graph`, `no_outputs` (neither outputs nor updates), and what the device cannot do. Compiling an equal graph with equal options again reuses
-  /// plan and code, never memory.
+  /// Throws `invalid_graph`, `no_outputs` (neither outputs nor updates), and what the device cannot do. Compiling an
+  /// equal graph with equal options again reuses plan and code, never memory.
   CompiledGraph compile(const Graph& graph, const CompileOptions& options = {}) const;
   const Device& device() const { return device_; }
 

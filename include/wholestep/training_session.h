@@ -17,7 +17,7 @@ namespace wholestep {
 
 /// How a `TrainingSession` trains.
 struct TrainConfig {
-  std::optional<double> lr;        ///< absent: the optimizer's own, 1e-2 for SGD
+  std::optional<double> lr;  ///< absent: the optimizer's own, 1e-2 for SGD
   Optimizer optimizer = SGD{};
   UpdateOptions update = {};
   CompileOptions compile = {};
@@ -44,31 +44,33 @@ struct Unsupported {
 };
 using UpdateTaskEligibility = std::variant<Eligible, Unsupported>;
 
-/// A training loop that computes gradients on a device and updates on the host, or on the device where it is told to. Both ways run
-/// the same graph of the optimizer. Move-only. Not for use by two threads at once.
+/// A training loop that computes gradients on a device and updates on the host, or on the device where it is told to.
+/// Both ways run the same graph of the optimizer. Move-only. Not for use by two threads at once.
 class TrainingSession {
  public:
-  /// As `ResidentTrainer`: `train` are the parameters to train, `initial` values of all parameters. The model is compiled once; each
-  /// step is one run of it, after which the host uploads the trained weights. Throws what the constructor of `ResidentTrainer` throws.
-  TrainingSession(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial, TrainConfig config = {},
-                  Device device = Device::cpu());
+  /// As `ResidentTrainer`: `train` are the parameters to train, `initial` values of all parameters. The model is
+  /// compiled once; each step is one run of it, after which the host uploads the trained weights. Throws what the
+  /// constructor of `ResidentTrainer` throws.
+  TrainingSession(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial,
+                  TrainConfig config = {}, Device device = Device::cpu());
   TrainingSession(TrainingSession&&) noexcept;
   TrainingSession& operator=(TrainingSession&&) noexcept;
   ~TrainingSession();
 
   /// Computes as `precision` says from now on. Throws `invalid_argument` once a step or a micro-batch was taken.
   TrainingSession& with_precision_policy(Precision precision);
-  /// Moves the update into the device's program, for any optimizer. Throws `invalid_argument` once a step or a micro-batch was taken.
+  /// Moves the update into the device's program, for any optimizer. Throws `invalid_argument` once a step or a
+  /// micro-batch was taken.
   TrainingSession& with_fused_optimizer();
   bool fused_active() const;
 
   /// One step. Throws as `ResidentTrainer::step`.
   StepReport step(const Inputs& inputs);
-  /// The loss of a micro-batch, whose gradients are added up on the device. Weights and optimizer state do not move. Throws as
-  /// `ResidentTrainer::accumulate`.
+  /// The loss of a micro-batch, whose gradients are added up on the device. Weights and optimizer state do not move.
+  /// Throws as `ResidentTrainer::accumulate`.
   float accumulate(const Inputs& inputs);
-  /// One step by the mean of the accumulated gradients. Returns how many micro-batches that were; 0, and nothing is changed, where none
-  /// are pending.
+  /// One step by the mean of the accumulated gradients. Returns how many micro-batches that were; 0, and nothing is
+  /// changed, where none are pending.
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const;
 
@@ -78,8 +80,9 @@ class TrainingSession {
 
   /// Who updates the weights of this session.
   UpdatePath update_path() const;
-  /// Whether Core ML's update task could train this model here, or the first reason why not. The rules are those of Core ML's model
-  /// validator: inner products with ReLU, sigmoid, tanh and flattening between them, cross-entropy or squared error, SGD or Adam.
+  /// Whether Core ML's update task could train this model here, or the first reason why not. The rules are those of
+  /// Core ML's model validator: inner products with ReLU, sigmoid, tanh and flattening between them, cross-entropy or
+  /// squared error, SGD or Adam.
   UpdateTaskEligibility update_task_eligibility() const;
 
   /// Current value of a parameter, trained or fixed. Throws `unknown_name`.

@@ -32,7 +32,8 @@ class Executable {
   virtual ~Executable() = default;
   /// Ties plan buffer `index` (input, resident or output) to device memory, until rebound.
   virtual void bind(int index, std::shared_ptr<DeviceBuffer> buffer) = 0;
-  /// Ties plan buffer `index` (input or output) to host memory for the next run only. Devices with their own memory copy.
+  /// Ties plan buffer `index` (input or output) to host memory for the next run only. Devices with their own memory
+  /// copy.
   virtual void bind_host(int index, void* data) = 0;
   /// Runs all phases. Everything must be bound.
   virtual void run() = 0;
@@ -55,7 +56,8 @@ class Backend {
   virtual std::shared_ptr<DeviceBuffer> allocate(std::size_t bytes) = 0;  // zeroed, 64-byte aligned
   /// `graph` is what `plan` was made from (a backend that consumes graphs looks at it alone; `plan` then has buffers
   /// and outputs but no phases).
-  virtual std::unique_ptr<Executable> build(const plan::Plan& plan, const Graph& graph, const BuildOptions& options) = 0;
+  virtual std::unique_ptr<Executable> build(const plan::Plan& plan, const Graph& graph,
+                                            const BuildOptions& options) = 0;
 };
 
 /// The backend of a device, made on first use and shared: `libwholestep_<name>` for devices that are loadable parts.

@@ -19,8 +19,8 @@ struct Roots {
   void add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& nodes) const;
 };
 
-/// With `fusion` off every computed node is a root. So are the operands of values `alone`, whose kernels compute nothing
-/// else.
+/// With `fusion` off every computed node is a root. So are the operands of values `alone`, whose kernels compute
+/// nothing else.
 Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& alone = {});
 
 }  // namespace wholestep::loops

@@ -187,17 +187,11 @@ struct Rows {
 };
 
 /// bf16 and f16, which composites compute in f32 and round once at the end.
-inline bool is_half(DType dtype) {
-  return dtype == DType::bf16 || dtype == DType::f16;
-}
+inline bool is_half(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 /// `x` in f32 where it is bf16 or f16.
-inline Tensor widen(Tensor x) {
-  return is_half(x.dtype()) ? cast(x, DType::f32) : x;
-}
+inline Tensor widen(Tensor x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 /// `x` in `dtype`.
-inline Tensor narrow(Tensor x, DType dtype) {
-  return x.dtype() == dtype ? x : cast(x, dtype);
-}
+inline Tensor narrow(Tensor x, DType dtype) { return x.dtype() == dtype ? x : cast(x, dtype); }
 
 /// Loop expression `x` in the dtype that sums of `dtype` accumulate in.
 inline loops::ExprId widen(LowerContext& ctx, loops::ExprId x) {

@@ -31,7 +31,8 @@ class CpuCache : public ::testing::Test {
     ExprBuilder exprs = test.exprs();
     const ExprId y = exprs.binary(BinaryOp::mul, load(exprs, test, in, var(0)), exprs.constant(factor, f32));
     test.nest.body.push_back(loop(0, 5, LoopKind::vector, {store(out, var(0), y)}));
-    auto program = cpu.build(test.plan(), Graph("test"), {.fast_math = fast_math, .cache_key = key, .cache_dir = folder_.string()});
+    auto program = cpu.build(test.plan(), Graph("test"),
+                             {.fast_math = fast_math, .cache_key = key, .cache_dir = folder_.string()});
     for (std::size_t i = 0; i < 2; ++i) program->bind_host(static_cast<int>(i), test.arrays[i].data());
     program->run();
     EXPECT_EQ(test.arrays[1].to_doubles()[4], 5 * factor);
