@@ -3,7 +3,8 @@
 
     bench/optimizers.py [--data FOLDER] [--epochs N] [--seconds S] [--threads N] [NAME ...]
 
-Accuracy: Fashion-MNIST after N epochs with the learning rate below. Step: `wholestep bench mlp`, median; share: step
+Accuracy: Fashion-MNIST after N epochs with the learning rate below, falling to zero along a cosine (constant for the
+schedule-free one). Step: `wholestep bench mlp`, median; share: step
 divided by a program that computes the gradients alone.
 """
 
@@ -16,21 +17,21 @@ import sys
 WHOLESTEP = pathlib.Path(__file__).resolve().parent.parent / "build" / "wholestep"
 
 LEARNING_RATES = {
-    "sgd": 0.1,
-    "adam": 1e-3,
-    "adamw": 1e-3,
-    "nadamw": 1e-3,
-    "radam": 1e-3,
-    "qhadamw": 1e-3,
-    "lamb": 5e-3,
-    "adafactor": 1e-2,
-    "lion": 2e-4,
+    "sgd": 0.2,
+    "adam": 2e-3,
+    "adamw": 2e-3,
+    "nadamw": 2e-3,
+    "radam": 2e-3,
+    "qhadamw": 2e-3,
+    "lamb": 1e-2,
+    "adafactor": 3e-2,
+    "lion": 3e-4,
     "soap": 2e-3,
     "kron": 5e-4,
     "muon": 5e-3,
     "sophia": 5e-4,
     "mars": 2e-3,
-    "schedule_free": 2.5e-3,
+    "schedule_free_adamw": 2.5e-3,
 }
 
 
@@ -57,7 +58,8 @@ def main():
         lr = LEARNING_RATES[name]
         try:
             trained = run("train", "mlp", "--data", options.data, "--optimizer", name, "--lr", lr, "--epochs",
-                          options.epochs, "--threads", options.threads, "--json")
+                          options.epochs, "--schedule", "constant" if name.startswith("schedule_free") else "cosine",
+                          "--threads", options.threads, "--json")
             timed = run("bench", "mlp", "--optimizer", name, "--seconds", options.seconds, "--threads",
                         options.threads, "--json")
         except RuntimeError as error:

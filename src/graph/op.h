@@ -31,6 +31,7 @@ enum class ComputeIn {
   low,       // bf16 or f16: the cost is in products, which accumulate in f32
   operands,  // that of the operands
   full,      // f32: sums over many elements, losses, functions that leave the range or lose the digits of few bits
+  wide,      // f32 under every policy: ops that take no bf16 or f16
 };
 
 /// What a type rule sees.

@@ -439,6 +439,7 @@ void register_linear_algebra(OpTable& table) {
       .name = "householder",
       .doc = "Householder reflections of [A | I], which leave [R | Q^T]; the last row and column are work.",
       .kind = OpKind::sequential};
+  householder.compute_in = ComputeIn::wide;
   householder.infer = infer_householder;
   householder.evaluate = evaluate_householder;
   householder.gradient = NotDifferentiable{"qr_q and qr_r have the gradients", true};
@@ -452,6 +453,7 @@ void register_linear_algebra(OpTable& table) {
              .doc = q ? "Orthogonal factor of A = Q R, with LAPACK's signs."
                       : "Triangular factor of A = Q R, with LAPACK's signs.",
              .kind = OpKind::composite};
+    qr.compute_in = ComputeIn::wide;
     qr.infer = [q](const InferArgs& args) { return infer_qr(args, q); };
     qr.evaluate = [q](const EvalArgs& args) { evaluate_qr(args, q); };
     qr.gradient = GradientRule([q](const GradientArgs& args) { return gradient_of_qr(args, q); });
@@ -467,6 +469,7 @@ void register_linear_algebra(OpTable& table) {
               .kind = OpKind::sequential};
   solve.min_operands = solve.max_operands = 2;
   solve.attrs = {{"lower", "the lower triangle is A, else the upper"}, {"transpose_a", "solve with A^T"}};
+  solve.compute_in = ComputeIn::wide;
   solve.infer = infer_solve;
   solve.evaluate = evaluate_solve;
   solve.gradient = GradientRule(gradient_of_solve);
@@ -484,6 +487,7 @@ void register_linear_algebra(OpTable& table) {
   OpDef jacobi{.name = "jacobi_rotations",
                .doc = "Jacobi rotations of symmetric A: [J^T A J; J^T], and two rows of work.",
                .kind = OpKind::sequential};
+  jacobi.compute_in = ComputeIn::wide;
   jacobi.infer = infer_jacobi;
   jacobi.evaluate = evaluate_jacobi;
   jacobi.gradient = NotDifferentiable{"eigenvectors have no gradient where eigenvalues meet", true};
@@ -494,6 +498,7 @@ void register_linear_algebra(OpTable& table) {
   OpDef eigen{.name = "eigenvectors",
               .doc = "Orthonormal eigenvectors of a symmetric matrix, as columns in no order.",
               .kind = OpKind::composite};
+  eigen.compute_in = ComputeIn::wide;
   eigen.infer = infer_eigenvectors;
   eigen.evaluate = evaluate_eigenvectors;
   eigen.gradient = NotDifferentiable{"eigenvectors have no gradient where eigenvalues meet", true};

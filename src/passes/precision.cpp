@@ -75,8 +75,9 @@ class ApplyPrecision {
 
   /// What an op of these operands draws its result to, and is drawn to.
   Kind kind_of(const Node& node) {
-    if (everything_) return Kind::low;
     const ComputeIn where = compute_in_of(*node.op);
+    if (where == ComputeIn::wide) return Kind::firm;
+    if (everything_) return Kind::low;
     bool floats = false, firm = where == ComputeIn::full, low = where == ComputeIn::low;
     for (NodeId operand : node.operands) {
       const DType dtype = graph_.node(operand).type.dtype;

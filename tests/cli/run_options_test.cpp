@@ -226,7 +226,7 @@ TEST(Eval, OfAveragesIsWhatTrainingReported) {
 TEST(Eval, OfAScheduleFreeCheckpointIsAtThePointThatTrainingEvaluated) {
   const DataFolder folder;
   const json trained = result_of(
-      run(folder, train(folder, {"--steps", "13", "--optimizer", "schedule_free", "--save", "a.safetensors"})));
+      run(folder, train(folder, {"--steps", "13", "--optimizer", "schedule_free_adamw", "--save", "a.safetensors"})));
   const json evaluated =
       result_of(run(folder, {"eval", "--data", folder.data(), "--load", "a.safetensors", "--batch", "16", "--json"}));
   EXPECT_NEAR(evaluated.at("final_loss").get<double>(), trained.at("test_loss").get<double>(), 1e-6);

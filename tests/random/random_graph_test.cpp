@@ -36,7 +36,11 @@ TEST(RandomGraphs, HaveFiniteValues) {
 
 TEST(RandomGraphs, UseEveryOpOfTheTable) {
   std::set<std::string> missing;
-  for (const OpDef* op : op_table().all()) missing.insert(op->name);
+  // Factorisations of random matrices are as ill-conditioned as it happens; their own tests choose what they factor.
+  const std::set<std::string> chosen = {"eigenvectors", "householder", "jacobi_rotations",
+                                        "qr_q",         "qr_r",        "triangular_solve"};
+  for (const OpDef* op : op_table().all())
+    if (!chosen.contains(op->name)) missing.insert(op->name);
   for (std::uint64_t seed = 0; seed < kGraphs; ++seed) {
     const RandomGraph random = random_graph(seed);
     for (const Node& node : random.graph.nodes()) missing.erase(node.op->name);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "checks.h"
 #include "command.h"
 #include "evaluate.h"
+#include "json.h"
 #include "options.h"
 #include "wholestep/trainer.h"
 
@@ -27,6 +29,8 @@ struct BenchOptions {
   std::optional<std::string> optimizer;
   DeviceOptions device;
   std::optional<std::string> precision;
+  std::int64_t accumulate = 1;
+  std::optional<double> clip_norm, ema;
   double seconds = 2;
   bool json = false;
 };
@@ -76,8 +80,17 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
   const CompileOptions compile{.precision = precision_by_name(options.precision.value_or("f32"))};
 
   const Clock::time_point start = Clock::now();
-  ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device, compile);
-  const auto step = [&](const data::Batch& batch) { trainer.step({{"x", batch.images}, {"y", batch.labels}}); };
+  ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device, compile,
+                          {.clip_norm = options.clip_norm, .ema_decay = options.ema});
+  const auto step = [&](const data::Batch& batch) {
+    const Inputs inputs{{"x", batch.images}, {"y", batch.labels}};
+    if (options.accumulate == 1) {
+      trainer.step(inputs);
+      return;
+    }
+    for (std::int64_t i = 0; i < options.accumulate; ++i) trainer.accumulate(inputs);
+    trainer.step_accumulated();
+  };
   step(workload.batches.front());
   const double first_step_ms = milliseconds_since(start);
 
@@ -99,7 +112,7 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
   for (int round = 0; round < kRounds; ++round) take_turns(options.seconds / kRounds, 2);
 
   const ProgramStats& stats = trainer.stats();
-  const double flops = count_matmul_flops(host.gradient_graph());
+  const double flops = count_matmul_flops(host.gradient_graph()) * static_cast<double>(options.accumulate);
   const double gflops = flops / resident_steps.median_us() * 1e-3;
   return {
       {"workload", workload.name},
@@ -107,6 +120,9 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
       {"threads", threads},
       {"precision", options.precision.value_or("f32")},
       {"optimizer", options.optimizer.value_or("adamw")},
+      {"clip_norm", or_null(options.clip_norm)},
+      {"ema", or_null(options.ema)},
+      {"accumulate", options.accumulate},
       {"params", count_parameters(graph)},
       {"step_us_median", resident_steps.median_us()},
       {"step_us_min", resident_steps.min_us()},
@@ -177,6 +193,15 @@ void add_bench(CLI::App& app, int& status) {
   options->device.add_to(*command);
   add_optimizer(*command, options->optimizer, "default: adamw");
   add_precision(*command, options->precision);
+  command
+      ->add_option("--accumulate", options->accumulate,
+                   "a step is the mean gradient of this many batches; its time is that of all of them (default: 1)")
+      ->transform(whole_number(1, kMostExamples));
+  command
+      ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
+      ->transform(number_from(0, false));
+  command->add_option("--ema", options->ema, "keep averages of the weights that decay by this factor each step")
+      ->transform(number_from(0, false, std::nextafter(1.0, 0.0)));
   command->add_option("--seconds", options->seconds, "how long to measure")
       ->transform(number_from(0, false, 3600))
       ->capture_default_str();

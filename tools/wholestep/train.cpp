@@ -10,6 +10,7 @@
 #include "checks.h"
 #include "command.h"
 #include "interrupt.h"
+#include "json.h"
 #include "options.h"
 #include "run_config.h"
 #include "training.h"
@@ -147,11 +148,6 @@ std::string config_of(const TrainOptions& options, const RunIdentity& run) {
 std::string resume_command(const TrainOptions& options, const std::string& checkpoint) {
   return fmt::format("wholestep train --config {} --resume {}{}", shell_quote(checkpoint + ".json"),
                      shell_quote(checkpoint), options.json ? " --json" : "");
-}
-
-template <class T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
 void print_json(const TrainOptions& options, const RunIdentity& run, const ResidentTrainer& trainer,
