@@ -103,13 +103,17 @@ std::vector<double> draw(const Init& init, const Shape& shape, random::Stream& s
 /// A size that the machine cannot hold is the graph's fault, not the program's.
 Array initial_value(const Node& param, std::uint64_t seed) {
   random::Stream stream(seed, random::hash_name(param.name.data(), param.name.size()));
+  const auto no_memory = [&] {
+    return Error(ErrorCode::unsupported, fmt::format("param '{}': no memory for its initial value, {} of {} bytes",
+                                                     param.name, to_string(param.type), num_bytes(param.type)));
+  };
   try {
     return Array::from_doubles(param.type, draw(init_of(param), param.type.shape, stream));
   } catch (const std::bad_alloc&) {
+    throw no_memory();
   } catch (const std::length_error&) {
+    throw no_memory();
   }
-  throw Error(ErrorCode::unsupported, fmt::format("param '{}': no memory for its initial value, {} of {} bytes",
-                                                  param.name, to_string(param.type), num_bytes(param.type)));
 }
 
 }  // namespace
