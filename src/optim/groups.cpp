@@ -30,7 +30,7 @@ class GroupsRule : public CompositeRule {
       }
       require_non_negative("groups", fmt::format("lr_scale of \"{}\"", group.pattern), group.lr_scale);
     }
-    require_positive("groups", "lr of the rest's optimizer", lr());
+    require_positive("groups", "lr of the rest's optimizer", groups_.back().optimizer->lr());
   }
 
   std::string name() const override {

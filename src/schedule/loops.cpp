@@ -272,7 +272,7 @@ class LoopSchedule {
       const Var step = builder_.new_var();
       Block body;
       for (int p = 0; p < partial; ++p)
-        body.push_back(add(p, start + Affine::of(step, stride) + Affine(p * lanes_), lanes_));
+        body.push_back(add(p, start + Affine::of(step, stride) + Affine(std::int64_t{p} * lanes_), lanes_));
       return loop(step, count, LoopKind::serial, std::move(body));
     };
     const std::int64_t steps = inner.extent / stride, rest = inner.extent % stride;

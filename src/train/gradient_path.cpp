@@ -27,7 +27,7 @@ GradientPath::GradientPath(const Graph& graph, std::vector<std::string> train, c
     : forward_(passes::apply_precision(graph, options.precision)),
       device_(std::move(device)),
       options_(std::move(options)),
-      update_(complete(std::move(update), options_.precision)),
+      update_(complete(update, options_.precision)),
       rules_(check_and_choose_rules(graph, train, initial, optimizer)),
       optimizer_(std::move(optimizer)),
       block_(std::move(train), rules_) {

@@ -287,7 +287,7 @@ StepResult ResidentTrainer::State::evaluate(const Inputs& inputs, Weights weight
 ResidentTrainer::ResidentTrainer(const Graph& graph, std::vector<std::string> train, const NamedArrays& initial,
                                  Optimizer optimizer, Device device, CompileOptions options, UpdateOptions update)
     : state_(std::make_unique<State>(graph, std::move(train), initial, std::move(optimizer), std::move(device),
-                                     std::move(options), std::move(update))) {}
+                                     std::move(options), update)) {}
 ResidentTrainer::ResidentTrainer(ResidentTrainer&&) noexcept = default;
 ResidentTrainer& ResidentTrainer::operator=(ResidentTrainer&&) noexcept = default;
 ResidentTrainer::~ResidentTrainer() = default;
