@@ -23,9 +23,9 @@ Tensor identity(Graph& graph, std::int64_t n, DType dtype) {
 }
 
 Tensor upper_triangle(Tensor x) {
+  const std::int64_t n = x.shape()[0];
   Graph& graph = x.graph();
-  const Shape shape = x.shape();
-  return select(less_equal(iota(graph, shape, 0, DType::i32), iota(graph, shape, 1, DType::i32)), x, 0.0);
+  return select(less_equal(iota(graph, {n, n}, 0, DType::i32), iota(graph, {n, n}, 1, DType::i32)), x, 0.0);
 }
 
 /// A cheap lower bound of the spectral norm of symmetric `x`, whose largest magnitude is `largest`.
@@ -137,10 +137,9 @@ class KronRule : public OptimizerRule {
     std::vector<Tensor> all;
     for (std::size_t i = 0; i + 1 < a.slots.size(); ++i) {
       const Tensor q = a.slots[i + 1];
-      const Shape type = q.shape();
       const Tensor start =
-          triangular(shape, i) ? identity(a.graph, type[0], q.dtype()) : a.graph.full(type, 1, q.dtype());
-      all.push_back(num_elements(type) == 0 ? q : select(equal(largest(q), 0.0), start, q));
+          triangular(shape, i) ? identity(a.graph, shape[i], q.dtype()) : a.graph.full(q.shape(), 1, q.dtype());
+      all.push_back(num_elements(q.shape()) == 0 ? q : select(equal(largest(q), 0.0), start, q));
     }
     return all;
   }

@@ -262,7 +262,7 @@ void Program::feed_handles() {
     } else {
       std::vector<std::byte> value(from.bytes);
       from.memory->download(value.data(), value.size());
-      (input ? input->handle : find_resident(feed.name)->memory)->upload(value.data(), value.size());
+      (input ? input->handle : resident(feed.name).memory)->upload(value.data(), value.size());
     }
   }
 }

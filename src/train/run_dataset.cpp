@@ -85,8 +85,11 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
   for (std::int64_t i = 0; i < n; ++i) {
     if (how.lr) block.set_lr(how.lr(block.steps));
     block.write();
-    RowsProgram* plain = number() < batching.full() ? full : rest;
-    RowsProgram& chosen = block.due() == 0 ? *plain : step_program(dataset, std::ssize(plain->rows), block.due());
+    const bool is_full = number() < batching.full();
+    RowsProgram* const made = is_full ? full : rest;
+    RowsProgram& chosen = made && block.due() == 0
+                              ? *made
+                              : step_program(dataset, is_full ? batching.size : batching.rest(), block.due());
     const auto& order = epoch_order.of(batching.examples, seed, block.steps / batching.count());
     copy_rows(order, number() * batching.size, chosen);
     losses.push_back(take_step(*chosen.program, {}).loss());
