@@ -11,13 +11,25 @@ namespace {
 
 using namespace optim;
 
-/// Whether `text` is what `pattern` describes: * stands for any characters, ? for one.
+/// Whether `text` is what `pattern` describes: * stands for any characters, ? for one. Where what follows a * does not
+/// fit, the last * takes one character more: the earlier ones need never change, so the time is |pattern| * |text|.
 bool matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] == '*') {
-    return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t p = 0, t = 0, last_star = kNone, taken_until = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      last_star = p++;
+      taken_until = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p, ++t;
+    } else if (last_star != kNone) {
+      p = last_star + 1;
+      t = ++taken_until;
+    } else {
+      return false;
+    }
   }
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && matches(pattern.substr(1), text.substr(1));
+  return pattern.find_first_not_of('*', p) == kNone;
 }
 
 class GroupsRule : public CompositeRule {

@@ -38,6 +38,16 @@ TEST(Groups, GiveEachParameterTheFirstRuleWhosePatternFits) {
   EXPECT_EQ(rule(""), "radam");
 }
 
+TEST(Groups, FitAPatternOfManyStarsInTimeThatDoesNotGrowWithTheirNumber) {
+  std::string stars;
+  for (int i = 0; i < 40; ++i) stars += "*a";
+  const Optimizer grouped = groups({{stars + "b*", SGD{}}, {stars + "*", Lion{}}}, RAdam{});
+  const auto rule = [&](const std::string& name) { return grouped->rule_for(name, {DType::f32, {2, 2}}).rule->name(); };
+  EXPECT_EQ(rule(std::string(200, 'a')), "lion");
+  EXPECT_EQ(rule(std::string(200, 'a') + "cab"), "sgd");
+  EXPECT_EQ(rule(std::string(39, 'a')), "radam");
+}
+
 TEST(Groups, TrainAParameterAsItsOwnOptimizerWould) {
   const Optimizer adam = AdamW{.lr = 0.01, .weight_decay = 0}, lion = Lion{.lr = 0.005};
   const Optimizer grouped = groups({{"fc1.bias", adam}}, lion);
