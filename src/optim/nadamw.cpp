@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "optim/rule.h"
-#include "wholestep/ops.h"
+#include "optim/moments.h"
 
 namespace wholestep {
 namespace {
@@ -25,22 +24,10 @@ class MomentumSchedule {
   double product_ = 1;
 };
 
-class NAdamWRule : public OptimizerRule {
+class NAdamWRule : public MomentsRule<NAdamW> {
  public:
-  explicit NAdamWRule(const NAdamW& options) : options_(options) {
-    require_non_negative("NAdamW", "lr", options.lr);
-    require_decay_rate("NAdamW", "beta1", options.beta1);
-    require_decay_rate("NAdamW", "beta2", options.beta2);
-    require_positive("NAdamW", "eps", options.eps);
-    require_non_negative("NAdamW", "weight_decay", options.weight_decay);
+  explicit NAdamWRule(const NAdamW& options) : MomentsRule("nadamw", "NAdamW", options) {
     require_non_negative("NAdamW", "momentum_decay", options.momentum_decay);
-  }
-
-  std::string name() const override { return "nadamw"; }
-  double lr() const override { return options_.lr; }
-
-  std::vector<OptimizerSlot> slots(const TensorType& param) const override {
-    return {slot_like("m", param), slot_like("v", param)};
   }
 
   std::vector<StepScalar> scalars() const override {
@@ -56,16 +43,12 @@ class NAdamWRule : public OptimizerRule {
 
   OptimizerResult append(const OptimizerArgs& args) const override {
     const OptimizerArgs a = in_update_dtype(args);
-    const Tensor m = moving_average(a.slots[0], a.grad, options_.beta1);
-    const Tensor v = moving_average(a.slots[1], square(a.grad), options_.beta2);
+    const auto [m, v] = moments(a, a.grad);
     const Tensor direction = multiply_add(a.grad, a.lr * a.scalars[0], m * (a.lr * a.scalars[1]));
     const Tensor denominator = multiply_add(sqrt(v), a.scalars[2], options_.eps);
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
     return {as(p - direction / denominator, args.param.dtype()), {m, v}};
   }
-
- private:
-  NAdamW options_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "optim/rule.h"
-#include "wholestep/ops.h"
+#include "optim/moments.h"
 
 namespace wholestep {
 namespace {
@@ -17,22 +16,9 @@ double rectification(double beta2, std::int64_t t) {
   return std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho));
 }
 
-class RAdamRule : public OptimizerRule {
+class RAdamRule : public MomentsRule<RAdam> {
  public:
-  explicit RAdamRule(const RAdam& options) : options_(options) {
-    require_non_negative("RAdam", "lr", options.lr);
-    require_decay_rate("RAdam", "beta1", options.beta1);
-    require_decay_rate("RAdam", "beta2", options.beta2);
-    require_positive("RAdam", "eps", options.eps);
-    require_non_negative("RAdam", "weight_decay", options.weight_decay);
-  }
-
-  std::string name() const override { return "radam"; }
-  double lr() const override { return options_.lr; }
-
-  std::vector<OptimizerSlot> slots(const TensorType& param) const override {
-    return {slot_like("m", param), slot_like("v", param)};
-  }
+  explicit RAdamRule(const RAdam& options) : MomentsRule("radam", "RAdam", options) {}
 
   // One of the two is zero at every step: the adaptive step where it is rectified, else plain momentum.
   std::vector<StepScalar> scalars() const override {
@@ -55,14 +41,10 @@ class RAdamRule : public OptimizerRule {
     } else if (options_.weight_decay > 0) {
       g = multiply_add(p, options_.weight_decay, g);
     }
-    const Tensor m = moving_average(a.slots[0], g, options_.beta1);
-    const Tensor v = moving_average(a.slots[1], square(g), options_.beta2);
+    const auto [m, v] = moments(a, g);
     const Tensor rate = a.lr * (a.scalars[0] / (sqrt(v) + options_.eps) + a.scalars[1]);
     return {as(p - m * rate, args.param.dtype()), {m, v}};
   }
-
- private:
-  RAdam options_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "optim/rule.h"
-#include "wholestep/ops.h"
+#include "optim/moments.h"
 
 namespace wholestep {
 namespace {
@@ -18,19 +17,17 @@ std::vector<std::int64_t> with_axis_first(std::size_t rank, std::size_t axis) {
 
 /// `x` as a matrix [extent of the axis, the others].
 Tensor unfolded(Tensor x, std::size_t axis) {
-  const Shape shape = x.shape();
-  const std::int64_t extent = shape[axis];
-  return reshape(transpose(x, with_axis_first(shape.size(), axis)), {extent, num_elements(shape) / extent});
+  const std::int64_t extent = x.shape()[axis], others = num_elements(x.shape()) / extent;
+  return reshape(transpose(x, with_axis_first(x.shape().size(), axis)), {extent, others});
 }
 
 /// matrix^T (or matrix) times `x` along `axis`.
 Tensor along(Tensor x, std::size_t axis, Tensor matrix, bool transposed) {
-  const Shape shape = x.shape();
-  const std::vector<std::int64_t> order = with_axis_first(shape.size(), axis);
+  const std::vector<std::int64_t> order = with_axis_first(x.shape().size(), axis);
   Shape moved;
   std::vector<std::int64_t> back(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    moved.push_back(shape[static_cast<std::size_t>(order[i])]);
+    moved.push_back(x.shape()[static_cast<std::size_t>(order[i])]);
     back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   }
   return transpose(reshape(matmul(matrix, unfolded(x, axis), transposed), moved), back);
@@ -47,24 +44,16 @@ Tensor falling_order(Tensor values) {
   return cast(equal(broadcast(rank, {n, n}), column), values.dtype());
 }
 
-class SoapRule : public OptimizerRule {
+class SoapRule : public MomentsRule<SOAP> {
  public:
-  explicit SoapRule(const SOAP& options) : options_(options) {
-    require_non_negative("SOAP", "lr", options.lr);
-    require_decay_rate("SOAP", "beta1", options.beta1);
-    require_decay_rate("SOAP", "beta2", options.beta2);
+  explicit SoapRule(const SOAP& options) : MomentsRule("soap", "SOAP", options) {
     require_decay_rate("SOAP", "shampoo_beta", options.shampoo_beta);
-    require_positive("SOAP", "eps", options.eps);
-    require_non_negative("SOAP", "weight_decay", options.weight_decay);
     require_at_least_one("SOAP", "precondition_frequency", options.precondition_frequency);
     require_non_negative("SOAP", "max_precond_dim", static_cast<double>(options.max_precond_dim));
   }
 
-  std::string name() const override { return "soap"; }
-  double lr() const override { return options_.lr; }
-
   std::vector<OptimizerSlot> slots(const TensorType& param) const override {
-    std::vector<OptimizerSlot> all{slot_like("m", param), slot_like("v", param)};
+    std::vector<OptimizerSlot> all = MomentsRule::slots(param);
     for (const std::size_t axis : axes(param.shape)) {
       const TensorType square{update_dtype(param.dtype), {param.shape[axis], param.shape[axis]}};
       all.push_back({"L" + std::to_string(axis), square});
@@ -144,8 +133,6 @@ class SoapRule : public OptimizerRule {
     for (std::size_t i = 0; i < axes.size(); ++i) x = along(x, axes[i], slots[3 + 2 * i], into);
     return x;
   }
-
-  SOAP options_;
 };
 
 }  // namespace
