@@ -159,13 +159,13 @@ TEST(Train, TheConfigurationBesideACheckpointIsTheWholeRun) {
   EXPECT_EQ(steps_in(folder.file("c.safetensors")), "7") << "epochs on the command line stand for steps in the file";
 }
 
-TEST(Train, RefusesAConfigurationThatIsNoneAndNamesTheKey) {
+TEST(Train, AWrongValueInAConfigurationIsAWrongCommandLineAndTheMessageNamesTheKey) {
   const DataFolder folder;
   const auto refused = [&](const std::string& text, const std::vector<std::string>& parts) {
     std::ofstream(folder.file("run.json")) << text;
     const Finished result = run(folder, train(folder, {"--config", "run.json", "--log", "l"}));
-    EXPECT_EQ(result.status, 1) << text;
-    EXPECT_TRUE(result.err.starts_with("wholestep: error: run.json: ")) << result.err;
+    EXPECT_EQ(result.status, 2) << text;
+    EXPECT_TRUE(result.err.starts_with("run.json: ")) << result.err;
     for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
   };
   refused("{\"stepz\": 3}", {"\"stepz\"", "steps"});
@@ -173,14 +173,27 @@ TEST(Train, RefusesAConfigurationThatIsNoneAndNamesTheKey) {
   refused("{\"lr\": -1}", {"--lr", "-1"});
   refused("{\"lr\": [1]}", {"\"lr\"", "array"});
   refused("{\"optimizer\": null}", {"\"optimizer\"", "null"});
+  refused("{\"optimizer\": \"adamm\"}", {"--optimizer", "adamm", "adamw"});
+  refused("{\"seed\": -1}", {"--seed", "-1"});
   refused("{\"seed\": 1.5}", {"--seed", "1.5"});
   refused("{\"steps\": 1, \"epochs\": 1}", {"exclude"});
-  refused("[]", {"object", "array"});
-  refused("{\"lr\": ", {"no JSON"});
   EXPECT_FALSE(std::filesystem::exists(folder.file("l"))) << "nothing was begun";
-  const Finished missing = run(folder, {"train", "--config", "none.json"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_NE(missing.err.find("none.json"), std::string::npos) << missing.err;
+}
+
+TEST(Train, RefusesAConfigurationThatIsNoneOrMissing) {
+  const DataFolder folder;
+  const auto refused = [&](const std::string& name, const std::vector<std::string>& parts) {
+    const Finished result = run(folder, train(folder, {"--config", name, "--log", "l"}));
+    EXPECT_EQ(result.status, 1) << name;
+    EXPECT_TRUE(result.err.starts_with("wholestep: error: " + name + ": ")) << result.err;
+    for (const std::string& part : parts) EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  };
+  std::ofstream(folder.file("array.json")) << "[]";
+  refused("array.json", {"object", "array"});
+  std::ofstream(folder.file("cut.json")) << "{\"lr\": ";
+  refused("cut.json", {"no JSON"});
+  refused("none.json", {"cannot open"});
+  EXPECT_FALSE(std::filesystem::exists(folder.file("l"))) << "nothing was begun";
 }
 
 TEST(Train, AccumulatedBatchesAreOneLargeBatchToRounding) {

@@ -39,8 +39,8 @@ nlohmann::json read_object(const std::string& path) {
 std::string word_of(const std::string& path, const std::string& key, const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
-  throw Error(ErrorCode::file_malformed,
-              fmt::format("{}: \"{}\": expected a text, a number or a boolean, got {}", path, key, value.type_name()));
+  throw CLI::ValidationError(
+      path, fmt::format("\"{}\": expected a text, a number or a boolean, got {}", key, value.type_name()));
 }
 
 }  // namespace
@@ -54,13 +54,13 @@ void apply_config(CLI::App& command, const std::string& path) {
     }
   }
   if (object.contains("steps") && object.contains("epochs")) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: \"steps\" and \"epochs\" exclude each other", path));
+    throw CLI::ValidationError(path, "\"steps\" and \"epochs\" exclude each other");
   }
   const bool length_given = command.get_option("--steps")->count() + command.get_option("--epochs")->count() > 0;
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      throw Error(ErrorCode::unknown_name,
-                  fmt::format("{}: no option is called \"{}\"; there are: {}", path, key, fmt::join(known, ", ")));
+      throw CLI::ValidationError(path,
+                                 fmt::format("no option is called \"{}\"; there are: {}", key, fmt::join(known, ", ")));
     }
     CLI::Option* const option = command.get_option("--" + key);
     if (option->count() > 0 || (length_given && (key == "steps" || key == "epochs"))) continue;
@@ -69,7 +69,7 @@ void apply_config(CLI::App& command, const std::string& path) {
       option->add_result(word);
       option->run_callback();
     } catch (const CLI::ParseError& error) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", path, error.what()));
+      throw CLI::ValidationError(path, error.what());
     }
   }
 }

@@ -10,8 +10,8 @@ namespace wholestep::cli {
 
 /// Gives the options of `command` that are not on its command line the values of the JSON file at `path`. `--steps` on
 /// the command line stands for "epochs" in the file too, and the other way round. Throws as reading a file does,
-/// `file_malformed` for what is no object of texts, numbers and booleans, `unknown_name` for a key that is no option,
-/// and `invalid_argument` for a value that the option does not take; each names the file and the key.
+/// `file_malformed` for what is no JSON object, and `CLI::ValidationError`, which names the file and the key, for what
+/// would be a wrong command line: a key that is no option, a value that the option does not take.
 void apply_config(CLI::App& command, const std::string& path);
 
 }  // namespace wholestep::cli
