@@ -20,7 +20,7 @@ enum class OpKind {
   elementwise,  // out[i] from operands[i]; one shape for all
   view,       // out[i] from operands at a moved index: reshape, transpose, broadcast, slice, pad, concat, iota, gather
   reduction,  // out[i] from a range of one operand
-  contraction,  // sum of products of two operands
+  contraction,  // sums of products, [..., m, k] by [..., k, n]; attributes transpose_a, transpose_b: stored transposed
   scatter,      // rows of one operand added to rows of another
   sequential,   // in steps, each on what the last one left in the result
   composite,    // replaced by other ops before loops are built

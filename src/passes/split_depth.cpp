@@ -68,13 +68,14 @@ Graph split_depth(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     const Node& node = graph.node(id);
-    if (node.op->name == "matmul" && (node.type.dtype == DType::f32 || node.type.dtype == DType::f64)) {
+    if (node.op->kind == OpKind::contraction && (node.type.dtype == DType::f32 || node.type.dtype == DType::f64)) {
       const Product product(node, graph.node(node.operands[0]).type.shape);
       if (const std::int64_t pieces = product.pieces(); pieces > 1) {
         const std::vector<Tensor> operands = rebuild.operands(id);
-        const Tensor parts =
-            matmul(cut(operands[0], !product.transpose_a, pieces), cut(operands[1], product.transpose_b, pieces),
-                   product.transpose_a, product.transpose_b);
+        const Tensor parts = rebuild.to().apply(
+            node.op->name,
+            {cut(operands[0], !product.transpose_a, pieces), cut(operands[1], product.transpose_b, pieces)},
+            node.attrs);
         rebuild.set(id, reduce_sum(parts, {parts.rank() - 3}));
         continue;
       }

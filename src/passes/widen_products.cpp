@@ -12,13 +12,13 @@ Graph widen_products(const Graph& graph) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     const Node& node = graph.node(id);
-    if (node.op->name != "matmul" || (node.type.dtype != DType::bf16 && node.type.dtype != DType::f16)) {
+    if (node.op->kind != OpKind::contraction || (node.type.dtype != DType::bf16 && node.type.dtype != DType::f16)) {
       rebuild.set(id, rebuild.copy(id));
       continue;
     }
     std::vector<Tensor> wide;
     for (const Tensor operand : rebuild.operands(id)) wide.push_back(cast(operand, DType::f32));
-    rebuild.set(id, cast(rebuild.to().apply("matmul", wide, node.attrs), node.type.dtype));
+    rebuild.set(id, cast(rebuild.to().apply(node.op->name, wide, node.attrs), node.type.dtype));
   }
   return share_common(rebuild.finish());
 }
