@@ -15,6 +15,7 @@ struct Trace {
   bool needs_memory = false;  // reads its operand in another dimension structure, which only memory allows
   Affine address;             // of the load, where it only moves
   std::vector<Axis> axes;     // variables of the element's position, ones left out
+  std::int64_t depth = 1;     // elements that a reduction combines
 };
 
 int cost_of(const Expr& e) {
@@ -56,6 +57,7 @@ Trace trace(const Graph& graph, NodeId id) {
     return Access{Access::Kind::memory};
   });
   for (const Expr& e : scratch.exprs) result.cost += cost_of(e);
+  for (const Axis& axis : stage.reduce_axes) result.depth *= axis.extent;
   const Expr& last = scratch.exprs[static_cast<std::size_t>(value)];
   result.only_moves = last.kind == ExprKind::load && last.guards.empty() && !result.needs_memory;
   if (result.only_moves) result.address = last.index;
@@ -66,6 +68,39 @@ Trace trace(const Graph& graph, NodeId id) {
 constexpr int kRecompute = 5;
 // Ops in one expression: bounds the depth of the recursion that writes it.
 constexpr int kLargest = 150;
+
+// A left operand of a contraction that is cheap to make from inputs of half its size or less is not worth memory of its
+// own: the contraction makes it, a tile at a time.
+constexpr int kMostMaking = 16;
+constexpr std::int64_t kMostDepth = 1024;
+
+bool is_made_from_narrower(const Graph& graph, NodeId id, const std::vector<Trace>& traces) {
+  const std::size_t most = size_of(graph.node(id).type.dtype) / 2;
+  int cost = 0;
+  bool narrower = false;
+  std::vector<NodeId> pending{id};
+  while (!pending.empty()) {
+    const Node& node = graph.node(pending.back());
+    cost += traces[static_cast<std::size_t>(pending.back())].cost;
+    pending.pop_back();
+    if (cost > kMostMaking) return false;
+    if (node.op->kind == OpKind::source) {
+      if (num_elements(node.type.shape) == 1) continue;
+      if (size_of(node.type.dtype) > most) return false;
+      narrower = true;
+    } else if (node.op->kind == OpKind::elementwise) {
+      pending.insert(pending.end(), node.operands.begin(), node.operands.end());
+    } else if (node.op->kind == OpKind::view) {
+      // Where there is an index, what it picks from is the data.
+      const std::vector<int>& whole = node.op->whole_operands;
+      for (int k : whole) pending.push_back(node.operands[static_cast<std::size_t>(k)]);
+      if (whole.empty()) pending.insert(pending.end(), node.operands.begin(), node.operands.end());
+    } else {
+      return false;
+    }
+  }
+  return narrower;
+}
 
 }  // namespace
 
@@ -122,17 +157,25 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
     if (kind == OpKind::contraction) contractions.push_back(static_cast<NodeId>(i));
   }
   // Operands of a contraction are read many times: from memory, through views that only move.
+  std::vector<int> made_by_users(count, 0);
   for (NodeId id : contractions) {
     for (std::size_t side = 0; side < 2; ++side) {
       NodeId operand = graph.node(id).operands[side];
+      bool only_user = true;
       for (bool innermost_kept = true; innermost_kept;) {
         const Trace& view = traces[static_cast<std::size_t>(operand)];
         if (!view.only_moves || graph.node(operand).op->kind != OpKind::view) break;
         // The right one is loaded as vectors along its last dimension: a view that gives that another stride is copied.
         innermost_kept = side == 0 || view.axes.empty() || view.address.coefficient(view.axes.back().var) == 1;
+        only_user = only_user && users[static_cast<std::size_t>(operand)] == 1;
         if (innermost_kept) operand = graph.node(operand).operands[0];
       }
-      mark(forced, operand);
+      const std::int64_t depth = traces[static_cast<std::size_t>(id)].depth;
+      if (side == 0 && only_user && depth <= kMostDepth && is_made_from_narrower(graph, operand, traces)) {
+        ++made_by_users[static_cast<std::size_t>(operand)];
+      } else {
+        mark(forced, operand);
+      }
     }
   }
 
@@ -160,7 +203,8 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
     }
     const bool own_stage = kind == OpKind::reduction || kind == OpKind::contraction || kind == OpKind::scatter ||
                            kind == OpKind::sequential;
-    const bool shared = users[i] > 1 && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
+    const bool shared =
+        users[i] > 1 && users[i] != made_by_users[i] && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
     roots.is_root[i] = !fusion || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
   }
 

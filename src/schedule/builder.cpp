@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "expr/text.h"
+#include "schedule/division.h"
 
 namespace wholestep::schedule {
 
@@ -13,7 +14,8 @@ using loops::ExprKind;
 using loops::ReduceOp;
 using loops::UnaryOp;
 
-NestBuilder::NestBuilder(const loops::Kernel& kernel, const Target& target) : kernel_(kernel), exprs_(nest.exprs) {
+NestBuilder::NestBuilder(const loops::Kernel& kernel, const Target& target)
+    : kernel_(kernel), exprs_(nest.exprs), has_fma_(target.has_fma) {
   nest.name = kernel.name;
   nest.buffers = kernel.buffers;
   nest.nodes = kernel.nodes;
@@ -47,9 +49,24 @@ ExprId NestBuilder::translate(ExprId id, const Substitution& with, const std::ve
       if (operand != loops::kNoExpr) operand = made.at(operand);
     e.index = translate(e.index, with);
     for (loops::Guard& guard : e.guards) guard.value = translate(guard.value, with);
-    made[i] = exprs_.add(std::move(e));
+    const ExprId quotient = divide_byte(e);
+    made[i] = quotient != loops::kNoExpr ? quotient : exprs_.add(std::move(e));
   });
   return made.at(id);
+}
+
+// A division of a byte by a constant as two multiplications, where that changes no bit.
+ExprId NestBuilder::divide_byte(const Expr& e) {
+  if (!has_fma_ || e.kind != ExprKind::binary || e.binary != BinaryOp::div || e.dtype != DType::f32)
+    return loops::kNoExpr;
+  const Expr byte = exprs_[e.operands[0]], divisor = exprs_[e.operands[1]];
+  if (byte.kind != ExprKind::cast || divisor.kind != ExprKind::constant) return loops::kNoExpr;
+  if (exprs_[byte.operands[0]].dtype != DType::u8) return loops::kNoExpr;
+  const auto reciprocal = exact_for_bytes(static_cast<float>(divisor.real));
+  if (!reciprocal) return loops::kNoExpr;
+  const ExprId x = e.operands[0];
+  const ExprId low = exprs_.binary(BinaryOp::mul, x, exprs_.constant(reciprocal->low, DType::f32));
+  return exprs_.fma(x, exprs_.constant(reciprocal->high, DType::f32), low);
 }
 
 loops::Store NestBuilder::translate(const loops::Store& store, const Substitution& with,

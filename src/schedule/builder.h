@@ -44,8 +44,11 @@ class NestBuilder {
   Nest nest;
 
  private:
+  ExprId divide_byte(const loops::Expr& e);
+
   const loops::Kernel& kernel_;
   loops::ExprBuilder exprs_;
+  bool has_fma_;
   Var next_var_ = 0;
 };
 

@@ -34,6 +34,19 @@ Use use_of(const std::vector<Expr>& exprs, ExprId id, Var var) {
   return use;
 }
 
+// Whether a vector along `var` is computed from vectors in memory.
+bool is_contiguous(const std::vector<Expr>& exprs, ExprId id, Var var) {
+  bool contiguous = true;
+  loops::for_each_below(exprs, id, [&](ExprId i) {
+    const Expr& e = exprs[static_cast<std::size_t>(i)];
+    if (e.kind != ExprKind::load && e.kind != ExprKind::gather) return;
+    const std::int64_t stride = e.index.coefficient(var);
+    if (stride != 0 && stride != 1) contiguous = false;
+    if (e.kind == ExprKind::gather && use_of(exprs, e.operands[0], var).any) contiguous = false;
+  });
+  return contiguous;
+}
+
 struct Tile {
   int rows;
   int vectors;
@@ -76,6 +89,10 @@ constexpr int kDirectEpilogue = 8;
 // A long sum is made of sums of about so many products, since the error of one running sum grows with its length.
 constexpr std::int64_t kBlockDepth = 512;
 
+// Elements of a left operand that is computed for a tile's rows, at most; and how many tasks a kernel should have.
+constexpr std::int64_t kMostPacked = 16384;
+constexpr std::int64_t kEnoughTasks = 16;
+
 class Contraction {
  public:
   Contraction(NestBuilder& builder, const Target& target)
@@ -107,29 +124,46 @@ class Contraction {
 
     row_tile_ = builder_.new_var();
     column_tile_ = builder_.new_var();
-    const std::int64_t width = static_cast<std::int64_t>(tile_.vectors) * lanes_;
-    const std::int64_t row_tiles = (row_.extent + tile_.rows - 1) / tile_.rows;
-    const std::int64_t column_tiles = (column_.extent + width - 1) / width;
     builder_.nest.grid = batch;
-    builder_.nest.grid.push_back({row_tile_, row_tiles});
-    builder_.nest.grid.push_back({column_tile_, column_tiles});
-
+    builder_.nest.grid.push_back({row_tile_, (row_.extent + tile_.rows - 1) / tile_.rows});
+    choose_packing(sum);
     const std::int64_t full_rows = row_.extent / tile_.rows, rest_rows = row_.extent % tile_.rows;
-    auto rows_of = [&](std::int64_t columns) {
-      return split(row_tile_, full_rows, rest_rows, tile_.rows, [&](std::int64_t rows) { return tile(rows, columns); });
+    auto rows_of = [&](auto make) { return split(row_tile_, full_rows, rest_rows, tile_.rows, make); };
+    const Axis column_tiles{column_tile_, (column_.extent + width() - 1) / width()};
+    auto columns_of = [&](auto make) {
+      return split(column_tile_, column_.extent / width(), column_.extent % width(), width(), make);
     };
-    builder_.nest.body = split(column_tile_, column_.extent / width, column_.extent % width, width, rows_of);
+    // What was packed serves all column tiles, where the rows alone are enough tasks.
+    const bool all_columns = packing_.any && builder_.nest.tasks() >= kEnoughTasks;
+    if (all_columns) {
+      builder_.nest.body = rows_of([&](std::int64_t rows) {
+        Block block = pack(rows);
+        Block tiles = columns_of([&](std::int64_t columns) { return tile(rows, columns); });
+        block.push_back(loop(column_tiles.var, column_tiles.extent, LoopKind::serial, std::move(tiles)));
+        return block;
+      });
+    } else {
+      builder_.nest.grid.push_back(column_tiles);
+      builder_.nest.body = columns_of([&](std::int64_t columns) {
+        return rows_of([&](std::int64_t rows) {
+          Block block = pack(rows);
+          append(block, tile(rows, columns));
+          return block;
+        });
+      });
+    }
 
-    double depth = 1;
-    for (const Axis& axis : sum.reduce_axes) depth *= static_cast<double>(axis.extent);
+    const auto depth = static_cast<double>(depth_of(sum));
     std::vector<ExprId> stored;
     for (const Stage& stage : kernel_.stages)
       for (const loops::Store& store : stage.stores) stored.push_back(store.value);
     const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
     const double after = tile_.rows * tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_));
-    builder_.nest.task_cost = (work + after + 20) * kNanosecondsPerCycle;
-    builder_.nest.note =
-        fmt::format("register tile {}x{}, {} epilogue", tile_.rows, width, direct_ ? "direct" : "looped");
+    const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
+    const double tiles = all_columns ? static_cast<double>(column_tiles.extent) : 1;
+    builder_.nest.task_cost = ((work + after + 20) * tiles + before) * kNanosecondsPerCycle;
+    builder_.nest.note = fmt::format("register tile {}x{}, {} epilogue{}", tile_.rows, width(),
+                                     direct_ ? "direct" : "looped", packing_.any ? ", left operand made here" : "");
     return true;
   }
 
@@ -142,6 +176,52 @@ class Contraction {
     Block block;
     block.push_back({Branch{Affine::of(var), full, make(size), make(rest)}});
     return block;
+  }
+
+  static std::int64_t depth_of(const Stage& sum) {
+    std::int64_t depth = 1;
+    for (const Axis& axis : sum.reduce_axes) depth *= axis.extent;
+    return depth;
+  }
+
+  // A left operand that has to be computed is computed once for a tile's rows, into task-local memory.
+  void choose_packing(const Stage& sum) {
+    const ExprKind kind = kernel_.exprs[static_cast<std::size_t>(left_)].kind;
+    if (kind == ExprKind::load || kind == ExprKind::constant || sum.reduce_axes.empty()) return;
+    if (depth_of(sum) * tile_.rows > kMostPacked) return;
+    packing_.any = true;
+    packing_.along_depth = is_contiguous(kernel_.exprs, left_, sum.reduce_axes.back().var) ||
+                           !is_contiguous(kernel_.exprs, left_, row_.var);
+    packing_.pitch = packing_.along_depth ? depth_of(sum) : (tile_.rows + lanes_ - 1) / lanes_ * lanes_;
+    packing_.dtype = kernel_.exprs[static_cast<std::size_t>(left_)].dtype;
+    packing_.buffer = static_cast<int>(builder_.nest.buffers.size());
+    const std::int64_t elements = packing_.pitch * (packing_.along_depth ? tile_.rows : depth_of(sum));
+    builder_.nest.buffers.push_back({-1, packing_.dtype, elements, true, true});
+  }
+
+  // Where the packed factor of row `row` of the tile is, at the depth that `with` gives the kernel's axes.
+  Affine packed_at(const Affine& row, const NestBuilder::Substitution& with) {
+    Affine depth;
+    for (const Axis& axis : kernel_.stages[0].reduce_axes)
+      depth = depth * axis.extent + builder_.translate(Affine::of(axis.var), with);
+    return packing_.along_depth ? row * packing_.pitch + depth : depth * packing_.pitch + row;
+  }
+
+  Block pack(std::int64_t rows) {
+    if (!packing_.any) return {};
+    NestBuilder::Substitution with;
+    const Axis row{builder_.new_var(), rows};
+    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(row.var);
+    std::vector<Axis> order;
+    for (const Axis& axis : kernel_.stages[0].reduce_axes) {
+      order.push_back({builder_.new_var(), axis.extent});
+      with[axis.var] = Affine::of(order.back().var);
+    }
+    order.insert(packing_.along_depth ? order.begin() : order.end(), row);
+    Block one;
+    one.push_back(
+        schedule::store({packing_.buffer, packed_at(Affine::of(row.var), with), builder_.translate(left_, with, {})}));
+    return around(order, LoopKind::vector, std::move(one));
   }
 
   Block tile(std::int64_t rows, std::int64_t columns) {
@@ -210,8 +290,10 @@ class Contraction {
   Block steps(int registers, const Stage& sum, const std::vector<Axis>& depth, NestBuilder::Substitution& with,
               Each& each) {
     loops::ExprBuilder& exprs = builder_.exprs();
-    Block block = each([&](std::int64_t, Var, Var, const Affine& at) {
-      const ExprId a = builder_.translate(left_, with, {}), b = builder_.translate(right_, with, {});
+    Block block = each([&](std::int64_t, Var, Var row, const Affine& at) {
+      const ExprId a = packing_.any ? exprs.load(packing_.buffer, packing_.dtype, packed_at(Affine::of(row), with), {})
+                                    : builder_.translate(left_, with, {});
+      const ExprId b = builder_.translate(right_, with, {});
       const ExprId before = builder_.accumulator(registers, at);
       const ExprId after = is_float(sum.accumulate)
                                ? exprs.fma(a, b, before)
@@ -322,6 +404,13 @@ class Contraction {
   Tile tile_{1, 1};
   bool direct_ = false;
   int local_ = -1;
+  struct {
+    bool any = false;
+    bool along_depth = false;  // the vectors that compute it; else along the rows
+    std::int64_t pitch = 0;    // of a row, or of a step of the depth
+    DType dtype = DType::f32;
+    int buffer = -1;
+  } packing_;
 };
 
 }  // namespace

@@ -71,8 +71,9 @@ TEST(Plan, TheUpdateIsTheEpilogueOfTheWeightGradientSoGradientsTakeNoMemory) {
     const bool gradient = buffer.role == BufferRole::scratch && buffer.type.shape == Shape{784, 128};
     EXPECT_FALSE(gradient) << to_text(plan);
   }
-  EXPECT_EQ(scratch_elements(plan), 64 * 784) << to_text(plan);  // the images as floats
-  EXPECT_LE(plan.phases.size(), 7u) << to_text(plan);
+  // Neither do the images as floats: each product makes them from bytes as it goes.
+  EXPECT_LT(scratch_elements(plan), 64 * 784) << to_text(plan);
+  EXPECT_LE(plan.phases.size(), 6u) << to_text(plan);
 }
 
 TEST(Plan, AnUpdateIsInPlaceWhereEveryReaderComesFirst) {

@@ -69,6 +69,23 @@ TEST(Contraction, TilesCoverEveryRowAndColumn) {
   EXPECT_GE(nest.tasks() * rows * 32, 64 * 128);
 }
 
+TEST(Contraction, MakesALeftOperandOfBytesOncePerRowTile) {
+  Graph g;
+  const Tensor x = cast(g.input("x", {256, 100}, DType::u8), DType::f32) / 255.0;
+  g.set_outputs({matmul(x, g.input("w", {100, 128}))});
+  const Nest nest = nest_of(g, kWide);
+  int made = 0;
+  for_each_loop(nest.body, [&](const Loop& loop) {
+    for (const Stmt& stmt : loop.body) {
+      const auto* store = std::get_if<StoreTo>(&stmt.node);
+      if (store && nest.buffers[static_cast<std::size_t>(store->store.buffer)].value < 0) ++made;
+    }
+  });
+  EXPECT_EQ(made, 2) << to_text(nest);  // for whole tiles and for the last
+  EXPECT_EQ(nest.grid.size(), 1u) << to_text(nest);
+  EXPECT_NE(nest.note.find("left operand made here"), std::string::npos) << nest.note;
+}
+
 TEST(Rows, ALongReductionHasIndependentPartialSums) {
   Graph g;
   g.set_outputs({sum(g.input("x", {8, 1000}), {1})});

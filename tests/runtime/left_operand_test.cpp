@@ -1,0 +1,95 @@
+// Products whose left operand is made from bytes on the way are the products of the operand in memory.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/random.h"
+#include "support/devices.h"
+#include "wholestep/ops.h"
+#include "wholestep/session.h"
+
+namespace wholestep {
+namespace {
+
+class LeftOperand : public testing::OnEachDevice {
+ protected:
+  void expect_same_fused(const Graph& graph, const Inputs& inputs, const std::string& what) const {
+    const Session session(GetParam());
+    const std::vector<Array> fused = session.compile(graph).run(inputs);
+    const std::vector<Array> plain = session.compile(graph, {.fusion = false}).run(inputs);
+    const std::vector<Array> exact = Session(Device::reference()).compile(graph).run(inputs);
+    for (std::size_t i = 0; i < fused.size(); ++i) {
+      ASSERT_EQ(std::memcmp(fused[i].data(), plain[i].data(), fused[i].bytes()), 0) << what << ", output " << i;
+      const std::vector<double> got = fused[i].to_doubles(), expected = exact[i].to_doubles();
+      for (std::size_t k = 0; k < got.size(); ++k)
+        ASSERT_NEAR(got[k], expected[k], 1e-5 * (1 + std::abs(expected[k]))) << what << ", output " << i;
+    }
+  }
+
+  template <class T>
+  static std::vector<T> numbers(std::int64_t count, std::uint64_t below) {
+    std::vector<T> values;
+    random::Stream random(static_cast<std::uint64_t>(count), below);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto number = static_cast<double>(random.below(below));
+      values.push_back(
+          static_cast<T>(std::is_floating_point_v<T> ? number / static_cast<double>(below) - 0.5 : number));
+    }
+    return values;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, LeftOperand, ::testing::ValuesIn(testing::built_devices()), testing::device_name);
+
+TEST_P(LeftOperand, OfBytesHasTheSameBitsInBothDirections) {
+  for (const std::int64_t batch : {1, 3, 64}) {
+    for (const std::int64_t depth : {17, 300, 1100}) {
+      for (const std::int64_t width : {10, 40}) {
+        const auto pixels = numbers<std::uint8_t>(batch * depth, 256);
+        const auto weights = numbers<float>(depth * width, 1000), slopes = numbers<float>(batch * width, 1000);
+        Graph g;
+        const Tensor x = (cast(g.input("x", {batch, depth}, DType::u8), DType::f32) / 255.0 - 0.5) * 2.0;
+        g.set_outputs({matmul(x, g.input("w", {depth, width})), matmul(x, g.input("d", {batch, width}), true, false)});
+        expect_same_fused(
+            g, {{"x", pixels}, {"w", weights}, {"d", slopes}},
+            "batch " + std::to_string(batch) + " depth " + std::to_string(depth) + " width " + std::to_string(width));
+      }
+    }
+  }
+}
+
+TEST_P(LeftOperand, OfGatheredRowsHasTheSameBits) {
+  const auto pixels = numbers<std::uint8_t>(50 * 33, 256);
+  const auto weights = numbers<float>(33 * 20, 1000), slopes = numbers<float>(40 * 20, 1000);
+  const auto rows = numbers<std::int32_t>(40, 50);
+  Graph g;
+  const Tensor x =
+      cast(gather_rows(g.input("data", {50, 33}, DType::u8), g.input("rows", {40}, DType::i32)), DType::f32) / 127.5;
+  g.set_outputs({matmul(x, g.input("w", {33, 20})), matmul(x, g.input("d", {40, 20}), true, false)});
+  expect_same_fused(g, {{"data", pixels}, {"rows", rows}, {"w", weights}, {"d", slopes}}, "rows");
+}
+
+TEST_P(LeftOperand, ThatIsAlsoAnOutputOrARightOperandHasTheSameBits) {
+  const auto pixels = numbers<std::uint8_t>(24 * 24, 256);
+  Graph g;
+  const Tensor x = cast(g.input("x", {24, 24}, DType::u8), DType::f32) / 3.0;
+  g.set_outputs({matmul(x, x), matmul(x, x, true, false), x, matmul(reshape(x, {2, 12, 24}), reshape(x, {2, 24, 12}))});
+  expect_same_fused(g, {{"x", pixels}}, "square");
+}
+
+TEST_P(LeftOperand, OfHalvesHasTheSameBits) {
+  const auto weights = numbers<float>(30 * 20, 1000);
+  const Array halves = [&] {
+    Array made(DType::bf16, {40, 30});
+    const auto values = numbers<std::uint8_t>(40 * 30 * 2, 64);
+    std::memcpy(made.data(), values.data(), made.bytes());
+    return made;
+  }();
+  Graph g;
+  const Tensor x = cast(g.input("x", {40, 30}, DType::bf16), DType::f32) * 0.25;
+  g.set_outputs({matmul(x, g.input("w", {30, 20}))});
+  expect_same_fused(g, {{"x", halves}, {"w", weights}}, "halves");
+}
+
+}  // namespace
+}  // namespace wholestep
