@@ -45,6 +45,8 @@ struct RunOptions {
   bool shuffle = true;  ///< off: the order of the dataset in every epoch
   /// Learning rate by the number of steps taken before the step; empty: as it is set.
   std::function<double(std::int64_t step)> lr;
+  /// Called after each step that was skipped (see UpdateOptions::skip_non_finite), by the same number.
+  std::function<void(std::int64_t step)> on_skip;
 };
 
 /// What `ResidentTrainer::evaluate` found over all examples.

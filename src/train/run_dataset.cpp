@@ -92,7 +92,9 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
                               : step_program(dataset, is_full ? batching.size : batching.rest(), block.due());
     const auto& order = epoch_order.of(batching.examples, seed, block.steps / batching.count());
     copy_rows(order, number() * batching.size, chosen);
-    losses.push_back(take_step(*chosen.program, {}).loss());
+    const StepResult result = take_step(*chosen.program, {});
+    losses.push_back(result.loss());
+    if (result.skipped && how.on_skip) how.on_skip(block.steps - 1);
   }
   return losses;
 }

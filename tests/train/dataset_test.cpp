@@ -263,14 +263,18 @@ TEST_P(Dataset, IsEvaluatedWithAveragesOfTheWeightsWhereAsked) {
   EXPECT_NE(trainer.evaluate(data).loss, trainer.evaluate(data, Weights::average).loss);
 }
 
-TEST_P(Dataset, GoesOnToTheNextBatchAfterAStepThatWasSkipped) {
+TEST_P(Dataset, GoesOnToTheNextBatchAfterAStepThatWasSkippedAndTellsWhichItWas) {
   Graph graph("fit");
   const Tensor x = graph.input("x", {2}), w = graph.param("w", {}, f32, Init::ones());
   graph.set_outputs({reduce_mean(x * w)});
   const UpdateOptions skipping{.skip_non_finite = true, .most_skips = 3};
   ResidentTrainer trainer(graph, {"w"}, initial_values(graph, 0), SGD{.lr = 1}, GetParam(), {}, skipping);
   const std::vector<float> values{1, 3, INFINITY, 5};
-  const std::vector<float> losses = trainer.run(trainer.upload({{"x", values}}), 3, {.shuffle = false});
+  std::vector<std::int64_t> skipped;
+  const auto note = [&](std::int64_t step) { skipped.push_back(step); };
+  const DeviceDataset data = trainer.upload({{"x", values}});
+  const std::vector<float> losses = trainer.run(data, 3, {.shuffle = false, .on_skip = note});
+  EXPECT_EQ(skipped, std::vector<std::int64_t>{1});
   EXPECT_EQ(losses[0], 2);
   EXPECT_TRUE(std::isinf(losses[1]));
   EXPECT_EQ(losses[2], -2);
