@@ -9,11 +9,14 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
+// Memory that was just read is written again at once only where keeping it for so many phases would cost more than this
+// share: a worker that is ahead would have to wait for those that still read it.
+constexpr int kPhasesKept = 3;
+constexpr double kSpare = 0.1;
+
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-}  // namespace
-
-ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
+ArenaLayout place(const std::vector<Lifetime>& lifetimes) {
   ArenaLayout layout;
   layout.offsets.assign(lifetimes.size(), 0);
   std::vector<std::size_t> order(lifetimes.size());
@@ -35,6 +38,22 @@ ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
     placed.insert(std::upper_bound(placed.begin(), placed.end(), offset,
                                    [&](std::int64_t at, std::size_t other) { return at < layout.offsets[other]; }),
                   i);
+  }
+  return layout;
+}
+
+}  // namespace
+
+ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
+  ArenaLayout layout = place(lifetimes);
+  const auto most = static_cast<double>(layout.bytes) * (1 + kSpare);
+  for (int kept = kPhasesKept; kept > 0; --kept) {
+    std::vector<Lifetime> longer = lifetimes;
+    for (Lifetime& life : longer) life.last += kept;
+    ArenaLayout spacious = place(longer);
+    if (static_cast<double>(spacious.bytes) > most) continue;
+    layout = std::move(spacious);
+    break;
   }
   std::map<int, std::int64_t> changes;
   for (const Lifetime& life : lifetimes) {

@@ -18,7 +18,8 @@ struct ArenaLayout {
 };
 
 /// Places every lifetime so that those alive in one phase do not overlap: largest first, each in the lowest gap that
-/// holds it.
+/// holds it. Where a tenth more memory allows it, nor do those of neighbouring phases, which can then run into each
+/// other.
 ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace wholestep::plan

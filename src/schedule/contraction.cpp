@@ -158,7 +158,9 @@ class Contraction {
     for (const Stage& stage : kernel_.stages)
       for (const loops::Store& store : stage.stores) stored.push_back(store.value);
     const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
-    const double after = tile_.rows * tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_));
+    // Rows narrower than a vector share lines: each waits for the store of the one before.
+    const double wait = column_.extent < lanes_ ? 40 : 0;
+    const double after = tile_.rows * (tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
     const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
     const double tiles = all_columns ? static_cast<double>(column_tiles.extent) : 1;
     builder_.nest.task_cost = ((work + after + 20) * tiles + before) * kNanosecondsPerCycle;
@@ -232,15 +234,15 @@ class Contraction {
     Block block;
     // For each row and each vector of columns, unrolled. A row's factor is then needed only while its vectors are
     // multiplied: all registers but a few are free for the sums.
-    auto each = [&](auto make) {
+    auto each = [&](auto make, bool whole_vectors = false) {
       const Var i = builder_.new_var();
       Block row;
       for (std::int64_t j = 0; j < vectors; ++j) {
         const Var lane = builder_.new_var();
         with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
         with[column_.var] = Affine::of(column_tile_, width()) + Affine(j * lanes_) + Affine::of(lane);
-        row.push_back(loop(lane, std::min<std::int64_t>(lanes_, columns - j * lanes_), LoopKind::vector,
-                           make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
+        const std::int64_t extent = whole_vectors ? lanes_ : std::min<std::int64_t>(lanes_, columns - j * lanes_);
+        row.push_back(loop(lane, extent, LoopKind::vector, make(j, lane, i, Affine::of(i, vectors) + Affine(j))));
       }
       Block made;
       made.push_back(loop(i, rows, LoopKind::unroll, std::move(row)));
@@ -349,16 +351,19 @@ class Contraction {
   std::int64_t width() const { return static_cast<std::int64_t>(tile_.vectors) * lanes_; }
   ExprId local_value(const Affine& at) { return builder_.exprs().load(local(), kernel_.stages[0].accumulate, at, {}); }
 
+  // Whole vectors, where nothing is added: a masked store delays the load that follows.
   template <class Each>
   Block to_local(int registers, Each& each, bool add) {
-    return each([&](std::int64_t j, Var lane, Var i, const Affine& slot) {
-      const Affine at = Affine::of(i, width()) + Affine(j * lanes_) + Affine::of(lane);
-      const ExprId value = builder_.accumulator(registers, slot);
-      Block body;
-      body.push_back(schedule::store(
-          {local(), at, add ? builder_.exprs().binary(loops::BinaryOp::add, local_value(at), value) : value}));
-      return body;
-    });
+    return each(
+        [&](std::int64_t j, Var lane, Var i, const Affine& slot) {
+          const Affine at = Affine::of(i, width()) + Affine(j * lanes_) + Affine::of(lane);
+          const ExprId value = builder_.accumulator(registers, slot);
+          Block body;
+          body.push_back(schedule::store(
+              {local(), at, add ? builder_.exprs().binary(loops::BinaryOp::add, local_value(at), value) : value}));
+          return body;
+        },
+        !add);
   }
   template <class Each>
   Block spill(int registers, Each& each) {

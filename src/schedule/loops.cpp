@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "schedule/builder.h"
@@ -45,7 +46,9 @@ class LoopSchedule {
         const double fit = std::max(1.0, std::floor(kTaskCycles / inside));
         const std::int64_t unit = vector_axis ? lanes_ : 1;
         chunk = std::min<std::int64_t>(axis.extent, unit * static_cast<std::int64_t>(fit));
-        const std::int64_t pieces = (axis.extent + chunk - 1) / chunk;
+        // Of kernels over the same rows, pieces then begin at the same rows: see plan/shares.h.
+        const auto pieces =
+            static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>((axis.extent + chunk - 1) / chunk)));
         chunk = ((axis.extent + pieces - 1) / pieces + unit - 1) / unit * unit;
         inside *= static_cast<double>(vector_axis ? (chunk + lanes_ - 1) / lanes_ : chunk);
         break;

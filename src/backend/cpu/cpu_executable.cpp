@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <unordered_map>
 
 #include "backend/cpu/subnormal_mode.h"
+#include "plan/shares.h"
 #include "wholestep/error.h"
 
 namespace wholestep::cpu {
@@ -75,72 +76,40 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
   notes_.push_back(flush_subnormals ? "subnormal results are zero (flush_subnormals)" : "subnormal results are kept");
 }
 
+std::size_t CpuExecutable::claim_addresses(const plan::Plan& plan, const plan::Launch& launch) {
+  const auto& uses = plan.nests.at(static_cast<std::size_t>(launch.nest)).buffers;
+  const auto own = std::count_if(uses.begin(), uses.end(), [](const loops::BufferUse& use) { return use.value >= 0; });
+  if (static_cast<std::size_t>(own) != launch.buffers.size()) {
+    throw Error(ErrorCode::internal,
+                fmt::format("cpu: plan {}: {} buffers for kernel {}, which has {}", plan.name, launch.buffers.size(),
+                            plan.nests[static_cast<std::size_t>(launch.nest)].name, own));
+  }
+  const std::size_t first = addresses_.size();
+  for (const int buffer : launch.buffers) {
+    slot(buffer).uses.push_back(addresses_.size());
+    addresses_.push_back(nullptr);
+  }
+  return first;
+}
+
 void CpuExecutable::lay_out(const plan::Plan& plan) {
+  std::unordered_map<const plan::Launch*, std::size_t> addresses;
   for (const plan::Phase& phase : plan.phases) {
-    std::vector<std::size_t> addresses;
-    for (const plan::Launch& launch : phase.launches) {
-      const auto& uses = plan.nests.at(static_cast<std::size_t>(launch.nest)).buffers;
-      const auto own =
-          std::count_if(uses.begin(), uses.end(), [](const loops::BufferUse& use) { return use.value >= 0; });
-      if (static_cast<std::size_t>(own) != launch.buffers.size()) {
-        throw Error(ErrorCode::internal,
-                    fmt::format("cpu: plan {}: {} buffers for kernel {}, which has {}", plan.name,
-                                launch.buffers.size(), plan.nests[static_cast<std::size_t>(launch.nest)].name, own));
-      }
-      addresses.push_back(addresses_.size());
-      for (const int buffer : launch.buffers) {
-        slot(buffer).uses.push_back(addresses_.size());
-        addresses_.push_back(nullptr);
-      }
-    }
-    if (phase.serial || team_->size() == 1) {
-      add_serial(plan, phase, addresses);
-    } else {
-      add_parallel(plan, phase, addresses);
+    for (const plan::Launch& launch : phase.launches) addresses[&launch] = claim_addresses(plan, launch);
+  }
+  for (const plan::Segment& shares : plan::share_out(plan, team_->size())) {
+    auto& segment = segments_.emplace_back(static_cast<std::size_t>(team_->size()));
+    for (const plan::Share& share : shares) {
+      parallel_ = parallel_ || share.worker > 0;
+      segment[static_cast<std::size_t>(share.worker)].push_back(
+          {code_->functions()[static_cast<std::size_t>(share.launch->nest)], addresses.at(share.launch), share.first,
+           share.last});
     }
   }
-}
-
-void CpuExecutable::add_serial(const plan::Plan& plan, const plan::Phase& phase,
-                               const std::vector<std::size_t>& addresses) {
-  if (!last_is_serial_) segments_.emplace_back(static_cast<std::size_t>(team_->size()));
-  last_is_serial_ = true;
-  for (std::size_t i = 0; i < phase.launches.size(); ++i) {
-    const auto nest = static_cast<std::size_t>(phase.launches[i].nest);
-    const std::int64_t tasks = plan.nests[nest].tasks();
-    if (tasks > 0) segments_.back()[0].push_back({code_->functions()[nest], addresses[i], 0, tasks});
-  }
-}
-
-// The tasks of all kernels in a row, cut into pieces of equal estimated cost.
-void CpuExecutable::add_parallel(const plan::Plan& plan, const plan::Phase& phase,
-                                 const std::vector<std::size_t>& addresses) {
-  last_is_serial_ = false;
-  parallel_ = true;
-  const int workers = team_->size();
-  Segment& segment = segments_.emplace_back(static_cast<std::size_t>(workers));
-  auto cost_of = [](const schedule::Nest& nest) { return nest.task_cost > 0 ? nest.task_cost : 1.0; };
-  double total = 0;
-  for (const plan::Launch& launch : phase.launches) {
-    const schedule::Nest& nest = plan.nests[static_cast<std::size_t>(launch.nest)];
-    total += cost_of(nest) * static_cast<double>(nest.tasks());
-  }
-  double before = 0;
-  for (std::size_t i = 0; i < phase.launches.size(); ++i) {
-    const auto index = static_cast<std::size_t>(phase.launches[i].nest);
-    const schedule::Nest& nest = plan.nests[index];
-    const std::int64_t tasks = nest.tasks();
-    std::int64_t first = 0;
-    for (int worker = 0; worker < workers && first < tasks; ++worker) {
-      const double end = total * (worker + 1) / workers;
-      const double fit = std::nearbyint((end - before) / cost_of(nest));
-      const std::int64_t last =
-          worker + 1 == workers ? tasks : static_cast<std::int64_t>(std::clamp(fit, 0.0, static_cast<double>(tasks)));
-      if (last <= first) continue;
-      segment[static_cast<std::size_t>(worker)].push_back({code_->functions()[index], addresses[i], first, last});
-      first = last;
-    }
-    before += cost_of(nest) * static_cast<double>(tasks);
+  const int saved = plan.barriers() - (static_cast<int>(segments_.size()) - 1);
+  if (saved > 0 && parallel_) {
+    notes_.push_back(fmt::format("{} of {} barriers left out for {} workers: what is read is each worker's own", saved,
+                                 plan.barriers(), team_->size()));
   }
 }
 

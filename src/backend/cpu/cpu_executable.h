@@ -42,14 +42,10 @@ class CpuExecutable : public backend::Executable {
     std::int64_t first, last;
   };
 
-  /// What lies between two barriers, per worker.
-  using Segment = std::vector<std::vector<Range>>;
-
   Slot& slot(int index);
   void set_address(Slot& slot, void* data);
   void lay_out(const plan::Plan& plan);
-  void add_serial(const plan::Plan& plan, const plan::Phase& phase, const std::vector<std::size_t>& addresses);
-  void add_parallel(const plan::Plan& plan, const plan::Phase& phase, const std::vector<std::size_t>& addresses);
+  std::size_t claim_addresses(const plan::Plan& plan, const plan::Launch& launch);
   void work(int worker);
 
   std::shared_ptr<const Code> code_;
@@ -58,9 +54,8 @@ class CpuExecutable : public backend::Executable {
   std::vector<Literal> constants_;
   std::vector<Slot> slots_;
   std::vector<void*> addresses_;
-  std::vector<Segment> segments_;
-  std::vector<int> borrowed_;  // slots borrowed for the next run
-  bool last_is_serial_ = false;
+  std::vector<std::vector<std::vector<Range>>> segments_;  // between two barriers, per worker
+  std::vector<int> borrowed_;                              // slots borrowed for the next run
   bool parallel_ = false;
   bool from_cache_ = false;
   bool flush_subnormals_ = false;
