@@ -74,6 +74,18 @@ TEST(Plot, ShowsWhatAResumedRunDidLast) {
   EXPECT_FALSE(holds(svg, ">10</text>")) << "steps after the third are gone";
 }
 
+TEST(Plot, LeavesOutAStepWithoutALoss) {
+  const Folder folder;
+  write_log(folder, "a", 10);
+  write_log(folder, "b", 9);
+  std::ofstream(folder.file("b/train.jsonl"), std::ios::app)
+      << R"({"event": "step", "step": 10, "loss": null, "skipped": true})" << '\n';
+  ASSERT_EQ(run(folder, {"plot", "a", "-o", "a.svg"}).status, 0);
+  ASSERT_EQ(run(folder, {"plot", "b", "-o", "b.svg"}).status, 0);
+  EXPECT_TRUE(holds(read_file(folder.file("a.svg")), ">10</text>"));
+  EXPECT_FALSE(holds(read_file(folder.file("b.svg")), ">10</text>"));
+}
+
 TEST(Plot, RefusesALogThatIsNoneAndNamesTheLine) {
   const Folder folder;
   const auto refused = [&](const std::string& text, const std::string& part) {

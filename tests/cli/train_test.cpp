@@ -7,7 +7,11 @@
 
 #include "checkpoint.h"
 #include "process.h"
+#include "wholestep/data.h"
 #include "wholestep/io.h"
+#include "wholestep/nn.h"
+#include "wholestep/schedule.h"
+#include "wholestep/trainer.h"
 
 namespace wholestep::test {
 namespace {
@@ -67,6 +71,44 @@ TEST(Eval, OfAFileWithoutTheModelsTensorsIsAnErrorThatNamesOne) {
   const Finished result = run(folder, {"eval", "mlp", "--data", folder.data(), "--load", "other.safetensors"});
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("fc1.weight"), std::string::npos) << result.err;
+}
+
+TEST(Train, IsTheLibrarysStepsOnBatchesFromTheHostBitForBit) {
+  const DataFolder folder;
+  const json result = result_of(
+      run(folder, {"train", "--data", folder.data(), "--batch", "16", "--steps", "30", "--lr", "0.002", "--schedule",
+                   "linear", "--seed", "7", "--log", "log", "--save", "a.safetensors", "--json"}));
+  const data::ImageSet training = data::read_idx(folder.data(), data::Split::train);
+  const Graph graph = models::mlp(16);
+  ResidentTrainer trainer(graph, trainable(graph), initial_values(graph, 7), AdamW{.lr = 0.002});
+  trainer.set_graph_builder(models::by_name("mlp"));
+  const Schedule schedule = Schedule::parse("linear", 30);
+  std::istringstream log(read_file(folder.file("log/train.jsonl")));
+  std::string line;
+  while (trainer.steps() < 30) {
+    for (const data::Batch& batch :
+         training.shuffled(7, static_cast<std::uint64_t>(trainer.steps() / 13)).batches(16)) {
+      trainer.set_lr(0.002 * schedule.at(trainer.steps()));
+      const float loss = trainer.step({{"x", batch.images}, {"y", batch.labels}}).loss();
+      while (std::getline(log, line) && json::parse(line).at("event") != "step") continue;
+      const json record = json::parse(line);
+      EXPECT_EQ(record.at("loss"), loss) << line;
+      EXPECT_EQ(record.at("lr"), trainer.lr()) << line;
+      if (trainer.steps() == 30) break;
+    }
+  }
+  const io::SafeTensors file = io::read_safetensors(folder.file("a.safetensors"));
+  for (const auto& [name, value] : trainer.params()) EXPECT_TRUE(value.same_bits(*find(file.tensors, name))) << name;
+
+  const data::ImageSet test = data::read_idx(folder.data(), data::Split::test);
+  double loss = 0, correct = 0;
+  for (const data::Batch& batch : test.batches(16)) {
+    const std::vector<Array> values = trainer.forward_only({{"x", batch.images}, {"y", batch.labels}}).values;
+    loss += values[0].item() * static_cast<double>(batch.count);
+    correct += values[1].item();
+  }
+  EXPECT_EQ(result.at("test_loss"), loss / static_cast<double>(test.size()));
+  EXPECT_EQ(result.at("test_accuracy"), correct / static_cast<double>(test.size()));
 }
 
 TEST(Train, ResumedInTheMiddleOfAnEpochEndsWithTheSameBits) {

@@ -14,8 +14,8 @@
 #include "bench_workload.h"
 #include "checks.h"
 #include "command.h"
-#include "evaluate.h"
 #include "json.h"
+#include "median.h"
 #include "options.h"
 #include "wholestep/trainer.h"
 

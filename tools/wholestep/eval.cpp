@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@
 #include "checks.h"
 #include "command.h"
 #include "core/convert.h"
-#include "evaluate.h"
+#include "median.h"
 #include "options.h"
 #include "wholestep/io.h"
 #include "wholestep/nn.h"
@@ -146,6 +147,28 @@ class Forward {
   std::optional<CompiledGraph> partial_;
 };
 
+/// How a classifier does on a whole set, the final partial batch included.
+struct Result {
+  double loss = 0;      // mean over examples
+  double accuracy = 0;  // fraction of labels that the largest logit names
+  std::vector<double> batch_us;
+};
+
+Result evaluate(Forward& forward, const data::ImageSet& set, std::int64_t batch) {
+  Result result;
+  for (const data::Batch& examples : set.batches(batch)) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<Array> values = forward({{"x", examples.images}, {"y", examples.labels}});
+    const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
+    result.loss += values[0].item() * static_cast<double>(examples.count);
+    result.accuracy += values[1].item();
+    result.batch_us.push_back(elapsed.count());
+  }
+  result.loss /= static_cast<double>(set.size());
+  result.accuracy /= static_cast<double>(set.size());
+  return result;
+}
+
 int run_eval(const EvalOptions& options) {
   const auto build = models::by_name(options.model);
   const Graph graph = build(options.batch);
@@ -167,7 +190,7 @@ int run_eval(const EvalOptions& options) {
 
   Forward forward(options, build, std::min(options.batch, test.size()));
   forward.set(values);
-  const Evaluation result = evaluate(test, options.batch, [&](const Inputs& inputs) { return forward(inputs); });
+  const Result result = evaluate(forward, test, options.batch);
   if (!std::isfinite(result.loss)) fail_non_finite(options.load, values, result.loss);
   if (options.json) {
     const nlohmann::ordered_json object = {

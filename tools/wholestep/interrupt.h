@@ -2,8 +2,8 @@
 
 namespace wholestep::cli {
 
-/// From now on the first SIGINT or SIGTERM only sets a flag, so that the step at work can finish; a second one ends the
-/// process as usual.
+/// From now on the first SIGINT or SIGTERM only sets a flag, so that the steps at work can finish; a second one ends
+/// the process as usual.
 void catch_interrupts();
 /// True once such a signal came.
 bool interrupted();

@@ -50,7 +50,8 @@ double number_in(const nlohmann::json& record, const std::string& key) {
   return found->get<double>();
 }
 
-/// The points of one log, by step. Where a run was resumed, what it did again takes the place of what it had done.
+/// The points of one log, by step; none where the value is null. Where a run was resumed, what it did again takes the
+/// place of what it had done.
 Points read_log(const std::string& given, const Quantity& quantity) {
   std::error_code ignored;
   const std::string path = std::filesystem::is_directory(given, ignored) ? given + "/train.jsonl" : given;
@@ -65,9 +66,11 @@ Points read_log(const std::string& given, const Quantity& quantity) {
       const nlohmann::json record = nlohmann::json::parse(line);
       if (!record.is_object() || !record.contains("event")) throw std::runtime_error("no record with an \"event\"");
       if (record.at("event") != quantity.event) continue;
-      const double step = number_in(record, "step"), value = number_in(record, quantity.key);
+      const double step = number_in(record, "step");
       while (!points.empty() && points.back().first >= step) points.pop_back();
-      points.emplace_back(step, value);
+      const auto value = record.find(quantity.key);
+      if (value != record.end() && value->is_null()) continue;
+      points.emplace_back(step, number_in(record, quantity.key));
     } catch (const std::exception& error) {
       throw Error(ErrorCode::file_malformed, fmt::format("{}: line {}: {}", path, number, error.what()));
     }

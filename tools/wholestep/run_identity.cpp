@@ -50,6 +50,11 @@ std::int64_t RunIdentity::steps_per_epoch() const {
 
 std::int64_t RunIdentity::first_batch(std::int64_t step) const { return std::min(step * accumulate, examples / batch); }
 
+std::int64_t RunIdentity::examples_of(std::int64_t step) const {
+  const std::int64_t left = examples / batch - first_batch(step);  // of the batches of full size
+  return left > 0 ? std::min(accumulate, left) * batch : examples % batch;
+}
+
 Metadata RunIdentity::to_metadata() const {
   Metadata metadata{{"model", model},
                     {"lr", fmt::format("{}", lr)},

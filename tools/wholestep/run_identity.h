@@ -29,8 +29,9 @@ struct RunIdentity {
   /// Steps in an epoch. A last batch that is smaller than the others is a step of its own where batches are
   /// accumulated: the mean of a step is over batches of one size.
   std::int64_t steps_per_epoch() const;
-  /// Where in the batches of its epoch step `step` of an epoch begins.
+  /// Where in the batches of its epoch step `step` of an epoch begins, and of how many examples it is made.
   std::int64_t first_batch(std::int64_t step) const;
+  std::int64_t examples_of(std::int64_t step) const;
 
   /// What a trainer does not keep by itself, for `ResidentTrainer::save`.
   Metadata to_metadata() const;

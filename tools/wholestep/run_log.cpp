@@ -3,12 +3,18 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 
 #include "training.h"
 
 namespace wholestep::cli {
+namespace {
+
+std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+}  // namespace
 
 RunLog::RunLog(const std::string& folder) {
   if (folder.empty()) return;
@@ -22,11 +28,11 @@ RunLog::RunLog(const std::string& folder) {
   events_.emplace(folder);
 }
 
-void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us) {
+void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped) {
   if (!file_) return;
   fmt::print(file_.get(),
-             "{{\"event\": \"step\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {}, \"us\": {:.1f}}}\n", step,
-             epoch, loss, lr, us);
+             "{{\"event\": \"step\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {}, \"us\": {:.1f}{}}}\n", step,
+             epoch, json_number(loss), lr, us, skipped ? ", \"skipped\": true" : "");
   events_->add(step, {{"train/loss", loss}, {"train/lr", lr}, {"train/step_us", us}});
   // Whoever watches the run sees it move.
   if (std::chrono::steady_clock::now() - flushed_ > std::chrono::seconds(1)) flush();
@@ -37,10 +43,11 @@ void RunLog::epoch(const EpochReport& report) {
   fmt::print(file_.get(),
              "{{\"event\": \"epoch\", \"step\": {}, \"epoch\": {}, \"train_loss\": {}, \"test_loss\": {}, "
              "\"test_accuracy\": {}, \"step_us_median\": {:.1f}}}\n",
-             report.steps, report.epoch, report.train_loss, report.test_loss, report.test_accuracy, report.step_us);
+             report.steps, report.epoch, json_number(report.train_loss), report.test.loss, report.test.accuracy,
+             report.step_us);
   events_->add(report.steps, {{"epoch/train_loss", report.train_loss},
-                              {"epoch/test_loss", report.test_loss},
-                              {"epoch/test_accuracy", report.test_accuracy}});
+                              {"epoch/test_loss", report.test.loss},
+                              {"epoch/test_accuracy", report.test.accuracy}});
   flush();
 }
 

@@ -13,12 +13,13 @@ namespace wholestep::cli {
 struct EpochReport;
 
 /// Appends JSON lines to `train.jsonl` in a folder - {"event": "step", ...} for every step, {"event": "epoch", ...} for
-/// every epoch - and writes the same numbers to an event file for TensorBoard. Does nothing for an empty folder name.
+/// every epoch - and writes the same numbers to an event file for TensorBoard. A loss that is not finite, as a skipped
+/// step's may be, is null in the one and NaN or infinite in the other. Does nothing for an empty folder name.
 class RunLog {
  public:
   /// Makes the folder where it is missing. Throws `io_error`.
   explicit RunLog(const std::string& folder);
-  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us);
+  void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped);
   void epoch(const EpochReport& report);
   /// Hands everything to the system. Throws `io_error` where it could not be written.
   void flush();

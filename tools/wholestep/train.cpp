@@ -157,15 +157,15 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
     epochs.push_back({{"epoch", report.epoch},
                       {"steps", report.steps},
                       {"train_loss", report.train_loss},
-                      {"test_loss", report.test_loss},
-                      {"test_accuracy", report.test_accuracy},
+                      {"test_loss", report.test.loss},
+                      {"test_accuracy", report.test.accuracy},
                       {"step_us_median", report.step_us}});
   }
   std::optional<double> accuracy;
   std::optional<double> test_loss;
-  if (outcome.evaluation) {
-    accuracy = outcome.evaluation->accuracy;
-    test_loss = outcome.evaluation->loss;
+  if (outcome.test) {
+    accuracy = outcome.test->accuracy;
+    test_loss = outcome.test->loss;
   }
   const nlohmann::ordered_json result = {
       {"model", run.model},
@@ -179,6 +179,7 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
       {"accumulate", run.accumulate},
       {"seed", run.seed},
       {"steps", trainer.steps()},
+      {"skipped_steps", trainer.skipped_steps()},
       {"final_loss", or_null(outcome.final_loss)},
       {"test_loss", or_null(test_loss)},
       {"test_accuracy", or_null(accuracy)},
@@ -196,11 +197,12 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
 }
 
 void print_end(const ResidentTrainer& trainer, const TrainingOutcome& outcome) {
-  if (outcome.epochs.empty() && outcome.evaluation) {
-    fmt::print("test accuracy {:.2f} %\n", 100 * outcome.evaluation->accuracy);
-  }
+  if (outcome.epochs.empty() && outcome.test) fmt::print("test accuracy {:.2f} %\n", 100 * outcome.test->accuracy);
   fmt::print("{} steps, {:.1f} s", trainer.steps(), outcome.seconds);
   if (outcome.step_us_median) fmt::print(", {:.1f} us/step (median)", *outcome.step_us_median);
+  if (trainer.skipped_steps() > 0) {
+    fmt::print("\nskipped: {} of the steps, since their gradients were not finite", trainer.skipped_steps());
+  }
   fmt::print("\nresident: {}\n", trainer.is_resident() ? "yes" : "no");
   if (outcome.checkpoint.empty())
     fmt::print("checkpoint: none (--save FILE keeps one)\n");
@@ -236,7 +238,7 @@ int run_train(const TrainOptions& options) {
   const Optimizer optimizer = optimizer_by_name(plan.run.optimizer, plan.run.lr);
   if (!options.save.empty()) Checkpoints::check_writable("--save", options.save);
   if (!options.save_best.empty()) Checkpoints::check_writable("--save-best", options.save_best);
-  const auto [training, test] = read_data(options.data);
+  auto [training, test] = read_data(options.data);
   if (training.size() == 0 || test.size() == 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("{}: a data set without examples", options.data));
   }
@@ -282,7 +284,7 @@ int run_train(const TrainOptions& options) {
   }
   std::fflush(out);
 
-  const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, training, test);
+  const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, std::move(training), std::move(test));
   if (outcome.stopped_early) {
     fmt::print(out, "stopped early at step {} of {}: no better test {} since epoch {}\n", trainer.steps(),
                plan.run.goal, plan.run.monitor, outcome.progress.best_epoch);

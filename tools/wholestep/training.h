@@ -1,12 +1,11 @@
 #pragma once
-// The training loop: epochs of shuffled batches, evaluation, checkpoints, interruption.
+// The training loop: epochs of steps on the device, evaluation, checkpoints, interruption.
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints.h"
-#include "evaluate.h"
 #include "run_identity.h"
 #include "wholestep/data.h"
 #include "wholestep/trainer.h"
@@ -28,21 +27,28 @@ struct TrainingPlan {
   bool watches_best() const { return patience > 0 || !checkpoints.best_path.empty(); }
 };
 
+/// On the whole test set.
+struct Score {
+  double loss = 0;      // mean over the examples
+  double accuracy = 0;  // fraction of labels that the largest logit names
+};
+
 /// One epoch, the part of it before a resume included.
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
   std::int64_t steps = 0;  // of the whole run, at its end
-  double train_loss = 0;   // mean over the examples of the epoch, each before the step that it was part of
-  double step_us = 0;      // median, of this process
-  double test_loss = 0;
-  double test_accuracy = 0;
+  // Mean over the examples of the epoch, each before the step that it was part of; without those of skipped steps whose
+  // loss is not finite, and NaN where that leaves none.
+  double train_loss = 0;
+  double step_us = 0;  // median, of this process
+  Score test;
 };
 
 struct TrainingOutcome {
   std::vector<EpochReport> epochs;
   std::optional<double> final_loss;      // of the last step
   std::optional<double> step_us_median;  // over all steps of this process
-  std::optional<Evaluation> evaluation;  // after the last step; none where interrupted before
+  std::optional<Score> test;             // after the last step; none where interrupted before
   RunProgress progress;
   bool interrupted = false;
   bool stopped_early = false;
@@ -51,9 +57,9 @@ struct TrainingOutcome {
 };
 
 /// Trains until the goal, the end of patience or an interruption, and saves. The position in the data follows from the
-/// trainer's step count. Throws `non_finite` naming the step where the loss or a weight is NaN or infinite; what is on
-/// disk then stays as it is.
+/// trainer's step count. Throws `non_finite` naming the step where a weight, or the loss of a step that was not
+/// skipped, is NaN or infinite, and where the trainer gives up on skipping; what is on disk then stays as it is.
 TrainingOutcome run_training(ResidentTrainer& trainer, const TrainingPlan& plan, Checkpoints& checkpoints,
-                             const data::ImageSet& training, const data::ImageSet& test);
+                             data::ImageSet training, const data::ImageSet& test);
 
 }  // namespace wholestep::cli
