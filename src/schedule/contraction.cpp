@@ -194,7 +194,8 @@ class Contraction {
     packing_.any = true;
     packing_.along_depth = is_contiguous(kernel_.exprs, left_, sum.reduce_axes.back().var) ||
                            !is_contiguous(kernel_.exprs, left_, row_.var);
-    packing_.pitch = packing_.along_depth ? depth_of(sum) : (tile_.rows + lanes_ - 1) / lanes_ * lanes_;
+    const std::int64_t vectors_of_rows = (tile_.rows + lanes_ - 1) / lanes_;
+    packing_.pitch = packing_.along_depth ? depth_of(sum) : vectors_of_rows * lanes_;
     packing_.dtype = kernel_.exprs[static_cast<std::size_t>(left_)].dtype;
     packing_.buffer = static_cast<int>(builder_.nest.buffers.size());
     const std::int64_t elements = packing_.pitch * (packing_.along_depth ? tile_.rows : depth_of(sum));

@@ -96,7 +96,7 @@ ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> train
                               Optimizer rule, Device on, CompileOptions how, UpdateOptions around)
     : device(std::move(on)),
       options(std::move(how)),
-      update(train::complete(std::move(around), options.precision)),
+      update(train::complete(around, options.precision)),
       optimizer(std::move(rule)),
       rules(train::check_and_choose_rules(graph, trained, initial, optimizer)),
       block(std::move(trained), rules) {
