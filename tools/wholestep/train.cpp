@@ -284,7 +284,7 @@ int run_train(const TrainOptions& options) {
   }
   std::fflush(out);
 
-  const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, std::move(training), std::move(test));
+  const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, std::move(training), test);
   if (outcome.stopped_early) {
     fmt::print(out, "stopped early at step {} of {}: no better test {} since epoch {}\n", trainer.steps(),
                plan.run.goal, plan.run.monitor, outcome.progress.best_epoch);
