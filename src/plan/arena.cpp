@@ -12,7 +12,6 @@ constexpr std::int64_t kAlignment = 64;
 // Memory that was just read is written again at once only where keeping it for so many phases would cost more than this
 // share: a worker that is ahead would have to wait for those that still read it.
 constexpr int kPhasesKept = 3;
-constexpr double kSpare = 0.1;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -46,7 +45,7 @@ ArenaLayout place(const std::vector<Lifetime>& lifetimes) {
 
 ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
   ArenaLayout layout = place(lifetimes);
-  const auto most = static_cast<double>(layout.bytes) * (1 + kSpare);
+  const auto most = static_cast<double>(layout.bytes) * (1 + kSpareMemory);
   for (int kept = kPhasesKept; kept > 0; --kept) {
     std::vector<Lifetime> longer = lifetimes;
     for (Lifetime& life : longer) life.last += kept;
@@ -55,16 +54,20 @@ ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes) {
     layout = std::move(spacious);
     break;
   }
+  layout.largest_live_bytes = largest_live_bytes(lifetimes);
+  return layout;
+}
+
+std::int64_t largest_live_bytes(const std::vector<Lifetime>& lifetimes) {
   std::map<int, std::int64_t> changes;
   for (const Lifetime& life : lifetimes) {
     const std::int64_t bytes = aligned(std::max<std::int64_t>(life.bytes, 1));
     changes[life.first] += bytes;
     changes[life.last + 1] -= bytes;
   }
-  std::int64_t live = 0;
-  for (const auto& [phase, change] : changes)
-    layout.largest_live_bytes = std::max(layout.largest_live_bytes, live += change);
-  return layout;
+  std::int64_t live = 0, largest = 0;
+  for (const auto& [phase, change] : changes) largest = std::max(largest, live += change);
+  return largest;
 }
 
 }  // namespace wholestep::plan

@@ -11,6 +11,9 @@ struct Lifetime {
   int last;
 };
 
+/// The share of memory that may be spent on running faster.
+inline constexpr double kSpareMemory = 0.1;
+
 struct ArenaLayout {
   std::vector<std::int64_t> offsets;  // 64-byte aligned, in the order of the lifetimes
   std::int64_t bytes = 0;
@@ -21,5 +24,8 @@ struct ArenaLayout {
 /// holds it. Where a tenth more memory allows it, nor do those of neighbouring phases, which can then run into each
 /// other.
 ArenaLayout lay_out(const std::vector<Lifetime>& lifetimes);
+
+/// Of all phases, the most that is alive in one.
+std::int64_t largest_live_bytes(const std::vector<Lifetime>& lifetimes);
 
 }  // namespace wholestep::plan

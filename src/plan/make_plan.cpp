@@ -53,7 +53,6 @@ class Planner {
     overwrite_targets();
     make_buffers();
     make_phases();
-    place_scratch();
     plan_.graph = std::move(fused_.graph);
     verify(plan_);
     return std::move(plan_);
@@ -110,52 +109,76 @@ class Planner {
   }
 
   void make_phases() {
-    const std::vector<int>& level = fused_.order.order.level;
-    int phases = 0;
-    for (int l : level) phases = std::max(phases, l + 1);
-    plan_.phases.resize(static_cast<std::size_t>(phases));
-    std::vector<double> cost(plan_.phases.size(), 0);
+    for (const loops::Kernel& kernel : fused_.kernels)
+      plan_.nests.push_back(schedule::schedule(kernel, options_.target));
+    const std::vector<int> phase_of = choose_phases();
     for (std::size_t k = 0; k < fused_.kernels.size(); ++k) {
-      Launch launch{static_cast<int>(plan_.nests.size()), {}};
+      const auto phase = static_cast<std::size_t>(phase_of[k]);
+      if (plan_.phases.size() <= phase) plan_.phases.resize(phase + 1);
+      Launch launch{static_cast<int>(k), {}};
       for (const loops::BufferUse& use : fused_.kernels[k].buffers) launch.buffers.push_back(buffer_of_.at(use.value));
-      plan_.nests.push_back(schedule::schedule(fused_.kernels[k], options_.target));
-      const schedule::Nest& nest = plan_.nests.back();
-      const std::size_t phase = static_cast<std::size_t>(level[k]);
-      cost[phase] += nest.task_cost * static_cast<double>(nest.tasks());
       plan_.phases[phase].launches.push_back(std::move(launch));
     }
-    for (std::size_t p = 0; p < plan_.phases.size(); ++p) plan_.phases[p].serial = cost[p] < options_.serial_below_ns;
-  }
-
-  void place_scratch() {
-    std::vector<Lifetime> lifetimes;
-    std::vector<int> which(plan_.buffers.size(), -1);
-    for (std::size_t p = 0; p < plan_.phases.size(); ++p) {
-      for (const Launch& launch : plan_.phases[p].launches) {
-        for (int b : launch.buffers) {
-          const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(b)];
-          if (buffer.role != BufferRole::scratch) continue;
-          int& life = which[static_cast<std::size_t>(b)];
-          if (life < 0) {
-            life = static_cast<int>(lifetimes.size());
-            lifetimes.push_back(
-                {static_cast<std::int64_t>(num_bytes(buffer.type)), static_cast<int>(p), static_cast<int>(p)});
-          }
-          lifetimes[static_cast<std::size_t>(life)].last = static_cast<int>(p);
-        }
-      }
+    for (Phase& phase : plan_.phases) {
+      double cost = 0;
+      for (const Launch& launch : phase.launches) cost += cost_of(static_cast<std::size_t>(launch.nest));
+      phase.serial = cost < options_.serial_below_ns;
     }
-    const ArenaLayout layout = lay_out(lifetimes);
-    for (std::size_t b = 0; b < which.size(); ++b)
-      if (which[b] >= 0) plan_.buffers[b].arena_offset = layout.offsets[static_cast<std::size_t>(which[b])];
+    const ArenaLayout layout = lay_out(lifetimes(phase_of));
+    for (std::size_t b = 0; b < scratch_.size(); ++b)
+      plan_.buffers[static_cast<std::size_t>(scratch_[b])].arena_offset = layout.offsets[b];
     plan_.arena_bytes = layout.bytes;
     plan_.largest_live_bytes = layout.largest_live_bytes;
+  }
+
+  double cost_of(std::size_t kernel) const {
+    const schedule::Nest& nest = plan_.nests[kernel];
+    return nest.task_cost * static_cast<double>(nest.tasks());
+  }
+
+  // As early as dependences allow. But what nothing waits for, updates of small weights above all, would only hold up
+  // the chain of kernels that lead to the end, so it is done there, where all workers have enough to do.
+  std::vector<int> choose_phases() {
+    const std::vector<int>& early = fused_.order.order.level;
+    const int last = early.empty() ? 0 : *std::max_element(early.begin(), early.end());
+    std::vector<int> late = early;
+    for (std::size_t k = 0; k < late.size(); ++k) {
+      if (fused_.order.order.after[k].empty() && cost_of(k) < options_.late_below_ns) late[k] = last;
+    }
+    const auto most = static_cast<double>(largest_live_bytes(lifetimes(early))) * (1 + kSpareMemory);
+    return static_cast<double>(largest_live_bytes(lifetimes(late))) <= most ? late : early;
+  }
+
+  // Of each buffer of `scratch_`.
+  std::vector<Lifetime> lifetimes(const std::vector<int>& phase_of) {
+    std::vector<Lifetime> result;
+    std::vector<int> which(plan_.buffers.size(), -1);
+    scratch_.clear();
+    for (std::size_t k = 0; k < fused_.kernels.size(); ++k) {
+      const int phase = phase_of[k];
+      for (const loops::BufferUse& use : fused_.kernels[k].buffers) {
+        const int b = buffer_of_.at(use.value);
+        const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(b)];
+        if (buffer.role != BufferRole::scratch) continue;
+        int& life = which[static_cast<std::size_t>(b)];
+        if (life < 0) {
+          life = static_cast<int>(result.size());
+          scratch_.push_back(b);
+          result.push_back({static_cast<std::int64_t>(num_bytes(buffer.type)), phase, phase});
+        }
+        Lifetime& of = result[static_cast<std::size_t>(life)];
+        of.first = std::min(of.first, phase);
+        of.last = std::max(of.last, phase);
+      }
+    }
+    return result;
   }
 
   Fused fused_;
   const PlanOptions& options_;
   Plan plan_;
   std::unordered_map<NodeId, int> buffer_of_;
+  std::vector<int> scratch_;
 };
 
 }  // namespace

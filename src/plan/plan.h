@@ -65,6 +65,7 @@ struct PlanOptions {
   bool fuse = true;
   schedule::Target target;
   double serial_below_ns = 2000;  // a phase cheaper than this is left to one worker
+  double late_below_ns = 20000;   // a kernel cheaper than this, on which nothing waits, is left to the last phase
 };
 
 /// `graph`: primitives only. Fuses, schedules and places. `index_bounds` stays empty: decomposition hides what it

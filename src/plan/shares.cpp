@@ -29,7 +29,10 @@ class Sharing {
   Sharing(const Plan& plan, int workers) : plan_(plan), workers_(workers) {}
 
   std::vector<Segment> run() {
-    for (const Phase& phase : plan_.phases) place(phase);
+    for (std::size_t i = 0; i < plan_.phases.size(); ++i) {
+      const Phase& phase = plan_.phases[i];
+      place(phase, phase.serial && i + 1 < plan_.phases.size() && plan_.phases[i + 1].serial);
+    }
     return std::move(segments_);
   }
 
@@ -37,12 +40,11 @@ class Sharing {
   const Nest& nest(const Launch& launch) const { return plan_.nests[static_cast<std::size_t>(launch.nest)]; }
   static double cost_of(const Nest& nest) { return nest.task_cost > 0 ? nest.task_cost : 1.0; }
 
-  void place(const Phase& phase) {
-    if (add_to_last(evenly(phase))) return;
-    Segment shares = phase.serial ? by_one(phase) : by_cost(phase);
-    if (phase.serial && add_to_last(shares)) return;
-    open_ = accesses(shares);
-    segments_.push_back(std::move(shares));
+  // `alone`: so little work, here and in the next phase, that a barrier between the two would cost more.
+  void place(const Phase& phase, bool alone) {
+    if (add_to_last(evenly(phase)) || (phase.serial && add_to_last(by_one(phase)))) return;
+    segments_.push_back(alone ? by_one(phase) : by_cost(phase));
+    open_ = accesses(segments_.back());
   }
 
   // Each kernel cut among all, so that the same part of every kernel's result is the same worker's.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "expr/text.h"
@@ -54,7 +55,9 @@ struct Tile {
 
 // The tile of least estimated time: multiply-adds at two a cycle, loads at two a cycle, and the latency of a chain
 // where there are too few of them; leftover rows and columns counted as what they cost.
-Tile choose_tile(std::int64_t m, std::int64_t n, int lanes, int registers_per_vector, const Target& target) {
+// Small products have row tiles in a power of two, as other kernels over the same rows have: see plan/shares.h.
+Tile choose_tile(std::int64_t m, std::int64_t n, bool small, int lanes, int registers_per_vector,
+                 const Target& target) {
   const int registers = target.vector_registers;
   Tile best{1, 1};
   double least = INFINITY;
@@ -75,6 +78,7 @@ Tile choose_tile(std::int64_t m, std::int64_t n, int lanes, int registers_per_ve
       if (rest_m && rest_v) total += tile_cycles(rest_m, rest_v);
       // Each kind of tile is code to compile.
       total *= 1 + 0.02 * ((rest_m ? 1 : 0) + (rest_v && full_n ? 1 : 0));
+      if (small && !std::has_single_bit(static_cast<std::uint64_t>(full_m + (rest_m ? 1 : 0)))) total *= 1.1;
       if (total < least * 0.999) {
         least = total;
         best = {rows, vectors};
@@ -92,6 +96,9 @@ constexpr std::int64_t kBlockDepth = 512;
 // Elements of a left operand that is computed for a tile's rows, at most; and how many tasks a kernel should have.
 constexpr std::int64_t kMostPacked = 16384;
 constexpr std::int64_t kEnoughTasks = 16;
+
+// Products in a kernel that is over in a few microseconds.
+constexpr std::int64_t kSmall = 1 << 20;
 
 class Contraction {
  public:
@@ -120,7 +127,8 @@ class Contraction {
     lanes_ = builder_.nest.lanes;
     const int registers_per_vector =
         std::max<int>(1, lanes_ * static_cast<int>(size_of(sum.accumulate)) / target_.vector_bytes);
-    tile_ = choose_tile(row_.extent, column_.extent, lanes_, registers_per_vector, target_);
+    const bool small = row_.extent * column_.extent * depth_of(sum) < kSmall;
+    tile_ = choose_tile(row_.extent, column_.extent, small, lanes_, registers_per_vector, target_);
 
     row_tile_ = builder_.new_var();
     column_tile_ = builder_.new_var();
