@@ -27,8 +27,7 @@ void check_given(const Node& node, const HostValue& given) {
       fmt::format("{} '{}' is {}, got {}", node.op->name, node.name, to_string(node.type), to_string(given.type)));
 }
 
-HostValue evaluate_source(const Node& node, const Lookup& values) {
-  if (node.op->name == "constant") return to_host_value(*node.attrs.get<Literal>("value"));
+const HostValue& given_value(const Node& node, const Lookup& values) {
   const HostValue* given = values(node.name);
   if (!given)
     throw Error(ErrorCode::missing_input,
@@ -37,12 +36,18 @@ HostValue evaluate_source(const Node& node, const Lookup& values) {
   return *given;
 }
 
-HostValue evaluate_node(const Node& node, const std::vector<std::unique_ptr<HostValue>>& values) {
+/// A value of a node: computed here, or the caller's own.
+struct Value {
+  std::unique_ptr<const HostValue> own;
+  const HostValue* at = nullptr;
+};
+
+HostValue evaluate_node(const Node& node, const std::vector<Value>& values) {
   if (!node.op->evaluate)
     throw Error(ErrorCode::internal, fmt::format("op '{}' has no reference evaluation", node.op->name));
   HostValue result(node.type);
   std::vector<const HostValue*> operands;
-  for (NodeId id : node.operands) operands.push_back(values[static_cast<std::size_t>(id)].get());
+  for (NodeId id : node.operands) operands.push_back(values[static_cast<std::size_t>(id)].at);
   node.op->evaluate({node, std::move(operands), result});
   return result;
 }
@@ -61,21 +66,31 @@ std::vector<int> count_readers(const Graph& graph) {
 
 Result interpret(const Graph& graph, const Lookup& lookup, Options options) {
   std::vector<int> readers = count_readers(graph);
-  std::vector<std::unique_ptr<HostValue>> values(graph.nodes().size());
+  std::vector<Value> values(graph.nodes().size());
   for (std::size_t id = 0; id < values.size(); ++id) {
     const Node& node = graph.nodes()[id];
-    const bool source = node.op->kind == OpKind::source;
-    if (readers[id] == 0 && !source) continue;
-    auto value = std::make_unique<HostValue>(source ? evaluate_source(node, lookup) : evaluate_node(node, values));
-    settle(*value, options);
-    if (readers[id] > 0) values[id] = std::move(value);
+    const bool given = node.op->kind == OpKind::source && node.op->name != "constant";
+    const HostValue* at = given ? &given_value(node, lookup) : nullptr;
+    if (readers[id] == 0) continue;
+    Value& value = values[id];
+    if (given && !is_float(node.type.dtype)) {
+      value.at = at;
+    } else {
+      auto made =
+          std::make_unique<HostValue>(given                         ? *at
+                                      : node.op->name == "constant" ? to_host_value(*node.attrs.get<Literal>("value"))
+                                                                    : evaluate_node(node, values));
+      settle(*made, options);
+      value.at = made.get();
+      value.own = std::move(made);
+    }
     for (NodeId operand : node.operands)
-      if (--readers[static_cast<std::size_t>(operand)] == 0) values[static_cast<std::size_t>(operand)].reset();
+      if (--readers[static_cast<std::size_t>(operand)] == 0) values[static_cast<std::size_t>(operand)] = {};
   }
   Result result;
-  for (NodeId id : graph.outputs()) result.outputs.push_back(*values[static_cast<std::size_t>(id)]);
+  for (NodeId id : graph.outputs()) result.outputs.push_back(*values[static_cast<std::size_t>(id)].at);
   for (const Update& update : graph.updates())
-    result.updates.push_back(*values[static_cast<std::size_t>(update.value)]);
+    result.updates.push_back(*values[static_cast<std::size_t>(update.value)].at);
   return result;
 }
 

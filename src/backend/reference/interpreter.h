@@ -18,7 +18,8 @@ struct Result {
   std::vector<HostValue> updates;  // in the order of graph.updates()
 };
 
-/// Values of inputs, parameters and states by name; nullptr where there is none (throws `missing_input`).
+/// Values of inputs, parameters and states by name, which live until the call returns, integers as their dtype holds
+/// them; nullptr where there is none (throws `missing_input`).
 using Lookup = std::function<const HostValue*(std::string_view name)>;
 
 /// Evaluates `graph`, composites by their own `evaluate`. Throws `missing_input`, `shape_mismatch`, `dtype_mismatch`.

@@ -30,12 +30,23 @@ class HostBuffer final : public backend::DeviceBuffer {
   void upload(const void* data, std::size_t size) override {
     check(size);
     if (size > 0) std::memcpy(data_.get(), data, size);
+    decoded_.reset();
   }
   void download(void* data, std::size_t size) const override {
     check(size);
     if (size > 0) std::memcpy(data, data_.get(), size);
   }
-  void* data() { return data_.get(); }
+  /// Memory to be written.
+  void* data() {
+    decoded_.reset();
+    return data_.get();
+  }
+  /// The contents as values of `type`. Kept until they change: a dataset is read by every step.
+  const HostValue& decoded(const TensorType& type) {
+    if (!decoded_ || decoded_->type != type)
+      decoded_ = std::make_unique<const HostValue>(to_host_value(ArrayView(type, data_.get(), bytes_)));
+    return *decoded_;
+  }
 
  private:
   [[noreturn]] void no_memory() const {
@@ -50,6 +61,7 @@ class HostBuffer final : public backend::DeviceBuffer {
   };
   std::size_t bytes_;
   std::unique_ptr<void, Free> data_;
+  std::unique_ptr<const HostValue> decoded_;
 };
 
 class Interpreted final : public backend::Executable {
@@ -80,14 +92,14 @@ class Interpreted final : public backend::Executable {
   }
 
   void run() override {
-    std::map<std::string, HostValue, std::less<>> given;
-    for (const auto& [name, i] : by_name_) {
+    std::map<std::string, HostValue, std::less<>> borrowed;
+    const Result result = interpret(graph_, [&](std::string_view name) -> const HostValue* {
+      const auto found = by_name_.find(name);
+      if (found == by_name_.end()) return nullptr;
+      const std::size_t i = found->second;
       const TensorType& type = buffers_[i].type;
-      given.emplace(name, to_host_value(ArrayView(type, memory(i), num_bytes(type))));
-    }
-    const Result result = interpret(graph_, [&](std::string_view name) {
-      const auto found = given.find(name);
-      return found == given.end() ? nullptr : &found->second;
+      if (!host_[i] && bound_[i]) return &bound_[i]->decoded(type);
+      return &borrowed.emplace(name, to_host_value(ArrayView(type, memory(i), num_bytes(type)))).first->second;
     });
     // Everything is computed before the first byte is written, so a run that throws changes nothing.
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
