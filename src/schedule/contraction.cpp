@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "expr/text.h"
 #include "schedule/builder.h"
+#include "schedule/tile.h"
 
 namespace wholestep::schedule {
 namespace {
@@ -48,46 +48,6 @@ bool is_contiguous(const std::vector<Expr>& exprs, ExprId id, Var var) {
   return contiguous;
 }
 
-struct Tile {
-  int rows;
-  int vectors;
-};
-
-// The tile of least estimated time: multiply-adds at two a cycle, loads at two a cycle, and the latency of a chain
-// where there are too few of them; leftover rows and columns counted as what they cost.
-// Small products have row tiles in a power of two, as other kernels over the same rows have: see plan/shares.h.
-Tile choose_tile(std::int64_t m, std::int64_t n, bool small, int lanes, int registers_per_vector,
-                 const Target& target) {
-  const int registers = target.vector_registers;
-  Tile best{1, 1};
-  double least = INFINITY;
-  for (int vectors = 1; vectors <= 4; ++vectors) {
-    for (int rows = 1; rows <= 16; ++rows) {
-      if ((rows * vectors + vectors + 1) * registers_per_vector > registers) continue;
-      auto tile_cycles = [&](std::int64_t r, std::int64_t v) {
-        const double work = static_cast<double>(r * v * registers_per_vector) / 2;
-        const double loads = static_cast<double>(r + v * registers_per_vector) / 2;
-        return std::max({work, loads, 4.0}) + 0.75;
-      };
-      const std::int64_t width = static_cast<std::int64_t>(vectors) * lanes;
-      const std::int64_t full_m = m / rows, rest_m = m % rows, full_n = n / width;
-      const std::int64_t rest_v = (n % width + lanes - 1) / lanes;
-      double total = static_cast<double>(full_m * full_n) * tile_cycles(rows, vectors);
-      if (rest_m) total += static_cast<double>(full_n) * tile_cycles(rest_m, vectors);
-      if (rest_v) total += static_cast<double>(full_m) * tile_cycles(rows, rest_v);
-      if (rest_m && rest_v) total += tile_cycles(rest_m, rest_v);
-      // Each kind of tile is code to compile.
-      total *= 1 + 0.02 * ((rest_m ? 1 : 0) + (rest_v && full_n ? 1 : 0));
-      if (small && !std::has_single_bit(static_cast<std::uint64_t>(full_m + (rest_m ? 1 : 0)))) total *= 1.1;
-      if (total < least * 0.999) {
-        least = total;
-        best = {rows, vectors};
-      }
-    }
-  }
-  return best;
-}
-
 // An epilogue of this many expressions is written out for every register; a longer one is a loop over the tile.
 constexpr int kDirectEpilogue = 8;
 // A long sum is made of sums of about so many products, since the error of one running sum grows with its length.
@@ -98,7 +58,7 @@ constexpr std::int64_t kMostPacked = 16384;
 constexpr std::int64_t kEnoughTasks = 16;
 
 // Products in a kernel that is over in a few microseconds.
-constexpr std::int64_t kSmall = 1 << 20;
+constexpr double kSmall = 1e6;
 
 class Contraction {
  public:
@@ -127,7 +87,9 @@ class Contraction {
     lanes_ = builder_.nest.lanes;
     const int registers_per_vector =
         std::max<int>(1, lanes_ * static_cast<int>(size_of(sum.accumulate)) / target_.vector_bytes);
-    const bool small = row_.extent * column_.extent * depth_of(sum) < kSmall;
+    const double products =
+        static_cast<double>(row_.extent) * static_cast<double>(column_.extent) * static_cast<double>(depth_of(sum));
+    const bool small = products < kSmall;
     tile_ = choose_tile(row_.extent, column_.extent, small, lanes_, registers_per_vector, target_);
 
     row_tile_ = builder_.new_var();
@@ -161,19 +123,7 @@ class Contraction {
       });
     }
 
-    const auto depth = static_cast<double>(depth_of(sum));
-    std::vector<ExprId> stored;
-    for (const Stage& stage : kernel_.stages)
-      for (const loops::Store& store : stage.stores) stored.push_back(store.value);
-    const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
-    // Rows narrower than a vector share lines: each waits for the store of the one before.
-    const double wait = column_.extent < lanes_ ? 40 : 0;
-    const double after = tile_.rows * (tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
-    const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
-    const double tiles = all_columns ? static_cast<double>(column_tiles.extent) : 1;
-    builder_.nest.task_cost = ((work + after + 20) * tiles + before) * kNanosecondsPerCycle;
-    builder_.nest.note = fmt::format("register tile {}x{}, {} epilogue{}", tile_.rows, width(),
-                                     direct_ ? "direct" : "looped", packing_.any ? ", left operand made here" : "");
+    estimate(sum, registers_per_vector, all_columns ? column_tiles.extent : 1);
     return true;
   }
 
@@ -186,6 +136,22 @@ class Contraction {
     Block block;
     block.push_back({Branch{Affine::of(var), full, make(size), make(rest)}});
     return block;
+  }
+
+  // Time of a task of `tiles` tiles.
+  void estimate(const Stage& sum, int registers_per_vector, std::int64_t tiles) {
+    const auto depth = static_cast<double>(depth_of(sum));
+    std::vector<ExprId> stored;
+    for (const Stage& stage : kernel_.stages)
+      for (const loops::Store& store : stage.stores) stored.push_back(store.value);
+    const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
+    // Rows narrower than a vector share lines: each waits for the store of the one before.
+    const double wait = column_.extent < lanes_ ? 40 : 0;
+    const double after = tile_.rows * (tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
+    const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
+    builder_.nest.task_cost = ((work + after + 20) * static_cast<double>(tiles) + before) * kNanosecondsPerCycle;
+    builder_.nest.note = fmt::format("register tile {}x{}, {} epilogue{}", tile_.rows, width(),
+                                     direct_ ? "direct" : "looped", packing_.any ? ", left operand made here" : "");
   }
 
   static std::int64_t depth_of(const Stage& sum) {
