@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "optim/rule.h"
 #include "wholestep/ops.h"
 
@@ -39,7 +41,9 @@ class SophiaRule : public OptimizerRule {
   bool needs_curvature() const override { return true; }
   std::vector<Tensor> append_refresh(const RefreshArgs& args) const override {
     const Tensor m = args.step.slots[0], h = args.step.slots[1];
-    return {m, moving_average(h, args.curvature, options_.beta2)};
+    // Second derivatives leave the range of f16 before gradients do: such an element keeps the estimate that it has.
+    const Tensor finite = less(abs(args.curvature), std::numeric_limits<double>::infinity());
+    return {m, select(finite, moving_average(h, args.curvature, options_.beta2), h)};
   }
 
  private:

@@ -21,6 +21,7 @@ TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--epochs", "1", "--steps", "1"}).status, 2);
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-every", "1"}).status, 2) << "--save-every needs --save";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--keep", "1"}).status, 2) << "needs --save-every";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--save-best", "./f"}).status, 2) << "one file";
   EXPECT_EQ(run(folder, {"eval", "--data", "d", "--average"}).status, 2) << "--average needs --load";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--device", "abacus"}).status, 2);
   EXPECT_EQ(run(folder, {"show"}).status, 2);

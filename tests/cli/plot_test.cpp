@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "process.h"
 
 namespace wholestep::test {
@@ -114,6 +116,19 @@ TEST(Plot, RefusesALogThatIsNoneAndNamesTheLine) {
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl"}).status, 2) << "-o is required";
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--smooth", "1"}).status, 2);
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--what", "colour"}).status, 2);
+}
+
+TEST(Plot, ReadsALogThatWentOnAfterAKillInTheMiddleOfALine) {
+  const DataFolder folder;
+  const std::vector<std::string> train{"train", "--data", folder.data(), "--epochs", "1", "--log", "log"};
+  ASSERT_EQ(run(folder, train).status, 0);
+  const std::string before = read_file(folder.file("log/train.jsonl"));
+  std::ofstream(folder.file("log/train.jsonl"), std::ios::app) << R"({"event": "step", "st)";
+  ASSERT_EQ(run(folder, train).status, 0);
+  const std::string after = read_file(folder.file("log/train.jsonl"));
+  EXPECT_TRUE(after.starts_with(before + R"({"event")")) << after.substr(before.size(), 60);
+  EXPECT_EQ(after.find(R"("st{)"), std::string::npos);
+  EXPECT_EQ(run(folder, {"plot", "log", "-o", "x.svg"}).status, 0);
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (std::fflush(stdout) != 0) throw Error(ErrorCode::io_error, "cannot write to standard output");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw Error(ErrorCode::io_error, "cannot write to standard output");
   return status;
 }
 

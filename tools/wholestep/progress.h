@@ -1,9 +1,21 @@
 #pragma once
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <string>
+#include <utility>
 
 namespace wholestep::cli {
+
+/// Prints what a user may want to know now. That nobody can read it does not end a run; `main` reports it at the end
+/// where it is stdout.
+template <class... Args>
+void tell(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
+  std::fputs(fmt::format(format, std::forward<Args>(args)...).c_str(), out);
+  std::fflush(out);
+}
 
 /// A bar on stderr where that is a terminal; nothing elsewhere.
 class Progress {

@@ -5,26 +5,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "io/file.h"
 #include "wholestep/error.h"
 
 namespace wholestep::cli {
 namespace {
 
 nlohmann::json read_object(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw Error(ErrorCode::file_not_found, fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad() || text.bad()) throw Error(ErrorCode::io_error, fmt::format("{}: cannot read", path));
+  io::InputFile file(path);
+  std::string text(file.size(), '\0');
+  text.resize(file.read_up_to(text.data(), text.size()));
   nlohmann::json object;
   try {
-    object = nlohmann::json::parse(text.str());
+    object = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::file_malformed, fmt::format("{}: no JSON: {}", path, error.what()));
   }

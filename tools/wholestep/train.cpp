@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "interrupt.h"
 #include "json.h"
 #include "options.h"
+#include "progress.h"
 #include "run_config.h"
 #include "training.h"
 #include "wholestep/nn.h"
@@ -224,11 +226,22 @@ void check_data(const Graph& model, const std::string& folder, std::string_view 
   }
 }
 
+bool one_file(const std::string& a, const std::string& b) {
+  const auto place = [](const std::string& path) {
+    std::error_code error;  // an impossible path is refused when it is written
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  return !place(a).empty() && place(a) == place(b);
+}
+
 /// What options need of each other, wherever they came from.
 void check_together(const TrainOptions& options) {
   if (options.data.empty()) throw CLI::RequiredError("--data");
   if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
   if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
+  if (!options.save.empty() && !options.save_best.empty() && one_file(options.save, options.save_best)) {
+    throw CLI::ValidationError("--save-best", fmt::format("{} is what --save writes", options.save_best));
+  }
 }
 
 int run_train(const TrainOptions& options) {
@@ -274,30 +287,33 @@ int run_train(const TrainOptions& options) {
   std::int64_t parameters = 0;
   for (const auto& [name, values] : trainer.params()) parameters += values.size();
   std::FILE* const out = options.json ? stderr : stdout;
-  fmt::print(out, "{}: {} parameters, {} (lr {}), batch {}, {} training and {} test images, {} with {} thread{}\n",
-             plan.run.model, parameters, plan.run.optimizer, plan.run.lr, plan.run.batch, training.size(), test.size(),
-             options.device.name, options.device.threads_used(), options.device.threads_used() == 1 ? "" : "s");
+  tell(out, "{}: {} parameters, {} (lr {}), batch {}, {} training and {} test images, {} with {} thread{}\n",
+       plan.run.model, parameters, plan.run.optimizer, plan.run.lr, plan.run.batch, training.size(), test.size(),
+       options.device.name, options.device.threads_used(), options.device.threads_used() == 1 ? "" : "s");
   const std::int64_t before = trainer.steps();
   if (before >= plan.run.goal) {
-    fmt::print(out, "nothing left to train: {} step{} of {} are done (--steps or --epochs sets another end)\n", before,
-               before == 1 ? "" : "s", plan.run.goal);
+    tell(out, "nothing left to train: {} step{} of {} are done (--steps or --epochs sets another end)\n", before,
+         before == 1 ? "" : "s", plan.run.goal);
   }
-  std::fflush(out);
+
+  if (!options.resume.empty() && options.save.empty() && options.save_best.empty()) {
+    tell(out, "no checkpoint is kept at the end: --save FILE does, or --config {}.json, which holds the whole run\n",
+         options.resume);
+  }
 
   const TrainingOutcome outcome = run_training(trainer, plan, checkpoints, std::move(training), test);
   if (outcome.stopped_early) {
-    fmt::print(out, "stopped early at step {} of {}: no better test {} since epoch {}\n", trainer.steps(),
-               plan.run.goal, plan.run.monitor, outcome.progress.best_epoch);
-    std::fflush(out);
+    tell(out, "stopped early at step {} of {}: no better test {} since epoch {}\n", trainer.steps(), plan.run.goal,
+         plan.run.monitor, outcome.progress.best_epoch);
   }
   if (options.json)
     print_json(options, plan.run, trainer, outcome);
   else
     print_end(trainer, outcome);
   if (!outcome.interrupted) return 0;
-  fmt::print(stderr, "interrupted {}at step {} of {}; to go on:\n  {}\n",
-             trainer.steps() == before ? "before the first step, " : "", trainer.steps(), plan.run.goal,
-             resume_command(options, outcome.checkpoint));
+  tell(stderr, "interrupted {}at step {} of {}; to go on:\n  {}\n",
+       trainer.steps() == before ? "before the first step, " : "", trainer.steps(), plan.run.goal,
+       resume_command(options, outcome.checkpoint));
   return kInterrupted;
 }
 

@@ -231,9 +231,8 @@ class Training {
   void print(const EpochReport& report) const {
     std::FILE* const out = plan_.results_to_stderr ? stderr : stdout;
     const std::int64_t epochs = (plan_.run.goal + steps_per_epoch_ - 1) / steps_per_epoch_;
-    fmt::print(out, "epoch {:>3}/{}  train loss {:.4f}  test accuracy {:.2f} %  {:.1f} us/step\n", report.epoch, epochs,
-               report.train_loss, 100 * report.test.accuracy, report.step_us);
-    std::fflush(out);
+    tell(out, "epoch {:>3}/{}  train loss {:.4f}  test accuracy {:.2f} %  {:.1f} us/step\n", report.epoch, epochs,
+         report.train_loss, 100 * report.test.accuracy, report.step_us);
   }
 
   ResidentTrainer& trainer_;
