@@ -44,9 +44,9 @@ struct RunOptions {
   std::uint64_t shuffle_seed = 0;
   bool shuffle = true;  ///< off: the order of the dataset in every epoch
   /// Learning rate by the number of steps taken before the step; empty: as it is set.
-  std::function<double(std::int64_t step)> lr;
+  std::function<double(std::int64_t step)> lr = {};
   /// Called after each step that was skipped (see UpdateOptions::skip_non_finite), by the same number.
-  std::function<void(std::int64_t step)> on_skip;
+  std::function<void(std::int64_t step)> on_skip = {};
 };
 
 /// What `ResidentTrainer::evaluate` found over all examples.

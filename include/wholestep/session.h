@@ -35,9 +35,9 @@ struct CompileOptions {
   /// Let float results below the normal range be zero, as XLA and GPUs do. Optimizer state decays through that range,
   /// where processors are many times slower. Off, they are kept. See docs/decisions/0006.
   bool flush_subnormals = true;
-  bool disk_cache = true;  ///< keep compiled code in `cache_dir`
-  std::string cache_dir;   ///< empty: $WHOLESTEP_CACHE_DIR, else $XDG_CACHE_HOME/wholestep, else ~/.cache/wholestep
-  bool verify = false;     ///< check graph, kernels and plan after every pass
+  bool disk_cache = true;      ///< keep compiled code in `cache_dir`
+  std::string cache_dir = {};  ///< empty: $WHOLESTEP_CACHE_DIR, else $XDG_CACHE_HOME/wholestep, else ~/.cache/wholestep
+  bool verify = false;         ///< check graph, kernels and plan after every pass
 };
 
 /// Bytes and counts of a compiled program.

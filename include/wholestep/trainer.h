@@ -31,19 +31,19 @@ struct LossScaling {
 /// count for nothing here.
 struct UpdateOptions {
   /// On without being asked for where CompileOptions::precision computes in f16.
-  std::optional<LossScaling> loss_scaling;
+  std::optional<LossScaling> loss_scaling = {};
   /// A step with a NaN or infinity in a gradient moves nothing but the loss scale and `steps()`. Implied by loss
   /// scaling.
   bool skip_non_finite = false;
   /// So many skipped steps in a row are an error (`non_finite`). At least 1.
   std::int64_t most_skips = 1000;
   /// Each element of a gradient is limited to this magnitude. Finite, above 0.
-  std::optional<double> clip_value;
+  std::optional<double> clip_value = {};
   /// Gradients are scaled down together to this Euclidean norm where theirs is larger. Finite, above 0.
-  std::optional<double> clip_norm;
+  std::optional<double> clip_norm = {};
   /// After an update, each parameter's average moves by (1 - decay) * (parameter - average). It starts as the
   /// parameter. In (0, 1).
-  std::optional<double> ema_decay;
+  std::optional<double> ema_decay = {};
 };
 
 /// Which values an evaluation uses.

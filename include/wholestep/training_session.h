@@ -17,7 +17,7 @@ namespace wholestep {
 
 /// How a `TrainingSession` trains.
 struct TrainConfig {
-  std::optional<double> lr;  ///< absent: the optimizer's own, 1e-2 for SGD
+  std::optional<double> lr = {};  ///< absent: the optimizer's own, 1e-2 for SGD
   Optimizer optimizer = SGD{};
   UpdateOptions update = {};
   CompileOptions compile = {};
