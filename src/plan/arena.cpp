@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-// Memory that was just read is written again at once only where keeping it for so many phases would cost more than this
-// share: a worker that is ahead would have to wait for those that still read it.
+// Memory that was just read is kept for so many phases more where that costs no more than kSpareMemory: were it written
+// again at once, a worker that is ahead would have to wait for those that still read it.
 constexpr int kPhasesKept = 3;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

@@ -18,6 +18,8 @@ struct Access {
   bool written;
 };
 constexpr int kArena = -1;
+// Everything is compared with everything: a program so large that it would take longer keeps its barrier.
+constexpr std::size_t kMostComparisons = std::size_t{1} << 22;
 
 bool conflict(const Access& a, const Access& b) {
   return a.worker != b.worker && (a.written || b.written) && a.memory == b.memory && a.first < b.last &&
@@ -98,6 +100,7 @@ class Sharing {
   bool add_to_last(const Segment& shares) {
     if (segments_.empty()) return false;
     const std::vector<Access> more = workers_ > 1 ? accesses(shares) : std::vector<Access>{};
+    if (more.size() * open_.size() > kMostComparisons) return false;
     for (const Access& a : more) {
       if (std::any_of(open_.begin(), open_.end(), [&](const Access& b) { return conflict(a, b); })) return false;
     }
