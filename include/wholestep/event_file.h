@@ -20,6 +20,9 @@ class EventFile {
   ~EventFile();
 
   const std::string& path() const;
+  /// Says that a run goes on from a checkpoint with `step` as its next one: of what was written before, in this file or
+  /// in older ones of the folder, TensorBoard then shows the values of earlier steps alone. Throws `io_error`.
+  void restart_at(std::int64_t step);
   /// Adds values at a step, one chart per tag ("loss/train": charts are grouped by what stands before the slash).
   /// `wall_time`: seconds since 1970; negative stands for now. Throws `io_error`.
   void add(std::int64_t step, const std::vector<std::pair<std::string, double>>& values, double wall_time = -1);

@@ -96,6 +96,8 @@ EventFile::~EventFile() {
 
 const std::string& EventFile::path() const { return state_->path; }
 
+void EventFile::restart_at(std::int64_t step) { state_->add(start_event(now(), step)); }
+
 void EventFile::add(std::int64_t step, const std::vector<std::pair<std::string, double>>& values, double wall_time) {
   state_->add(scalar_event(wall_time < 0 ? now() : wall_time, step, values));
 }

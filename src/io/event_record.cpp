@@ -62,13 +62,16 @@ class Message {
 
 // Field numbers of tensorboard/compat/proto: event.proto and summary.proto.
 namespace event {
-constexpr std::uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5;
+constexpr std::uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace summary {
 constexpr std::uint32_t kValue = 1;
 }
 namespace value {
 constexpr std::uint32_t kTag = 1, kSimpleValue = 2;
+}
+namespace session_log {
+constexpr std::uint32_t kStatus = 1, kStart = 1;
 }
 
 }  // namespace
@@ -93,6 +96,16 @@ std::string version_event(double wall_time) {
   Message message;
   message.add_double(event::kWallTime, wall_time);
   message.add_bytes(event::kFileVersion, "brain.Event:2");
+  return message.bytes();
+}
+
+std::string start_event(double wall_time, std::int64_t step) {
+  Message log;
+  log.add_varint(session_log::kStatus, session_log::kStart);
+  Message message;
+  message.add_double(event::kWallTime, wall_time);
+  if (step != 0) message.add_varint(event::kStep, static_cast<std::uint64_t>(step));
+  message.add_bytes(event::kSessionLog, log.bytes());
   return message.bytes();
 }
 

@@ -16,6 +16,8 @@ std::string tf_record(std::string_view data);
 
 /// Event{wall_time, file_version = "brain.Event:2"}: the first record of a file.
 std::string version_event(double wall_time);
+/// Event{wall_time, step, session_log = SessionLog{status = START}}: what came before has no values from `step` on.
+std::string start_event(double wall_time, std::int64_t step);
 /// Event{wall_time, step, summary = Summary{value = [Value{tag, simple_value}...]}}.
 std::string scalar_event(double wall_time, std::int64_t step,
                          const std::vector<std::pair<std::string, double>>& values);

@@ -34,6 +34,7 @@ TEST(EventRecords, AreTheBytesOfTensorBoardsOwnWriter) {
   bytes += tf_record(scalar_event(1700000003.0, 128, {}));
   bytes += tf_record(scalar_event(1700000004.0, (std::int64_t{1} << 40) + 3,
                                   {{"loss", kInfinity}, {"\u03b1 tag", 1e-45}, {std::string(200, 'x'), 3.0e38}}));
+  bytes += tf_record(start_event(1700000005.0, 128));
   const std::string expected = read_text(WHOLESTEP_TEST_DATA "/scalars.tfevents");
   ASSERT_FALSE(expected.empty());
   ASSERT_EQ(bytes.size(), expected.size());

@@ -32,6 +32,8 @@ def main():
         values = [summary_pb2.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         event = event_pb2.Event(wall_time=wall_time, step=step, summary=summary_pb2.Summary(value=values))
         writer.write(event.SerializeToString(deterministic=True))
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    writer.write(event_pb2.Event(wall_time=1700000005.0, step=128, session_log=start).SerializeToString())
     with open(sys.argv[1], "wb") as file:
         file.write(kept.getvalue())
 

@@ -2,37 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
+#include "log_tail.h"
 #include "training.h"
 
 namespace wholestep::cli {
 namespace {
 
 std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
-
-// A process that was killed may have left half a line: what comes next begins a line of its own.
-void drop_half_line(const std::string& path) {
-  constexpr std::streamoff kLongest = 1 << 16;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
-  if (size <= 0) return;
-  const std::streamoff start = std::max<std::streamoff>(0, size - kLongest);
-  std::string tail(static_cast<std::size_t>(size - start), '\0');
-  file.seekg(start);
-  if (!file.read(tail.data(), size - start) || tail.back() == '\n') return;
-  const std::size_t end = tail.rfind('\n');
-  if (end == std::string::npos && start > 0) return;
-  const std::streamoff kept = end == std::string::npos ? 0 : start + static_cast<std::streamoff>(end) + 1;
-  std::error_code error;
-  std::filesystem::resize_file(path, static_cast<std::uintmax_t>(kept), error);
-  if (error) throw Error(ErrorCode::io_error, fmt::format("{}: cannot cut off half a line: {}", path, error.message()));
-}
 
 }  // namespace
 
@@ -43,10 +24,16 @@ RunLog::RunLog(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error(ErrorCode::io_error, fmt::format("--log {}: cannot make the folder: {}", folder, error.message()));
-  drop_half_line(path_);
+  drop_half_line(path_);  // of a process that was killed
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw Error(ErrorCode::io_error, fmt::format("{}: cannot open: {}", path_, std::strerror(errno)));
   events_.emplace(folder);
+}
+
+std::int64_t RunLog::go_on_after(std::int64_t step) {
+  if (!file_) return 0;
+  events_->restart_at(step + 1);
+  return drop_records_after(path_, step);
 }
 
 void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped) {

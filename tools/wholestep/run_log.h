@@ -19,6 +19,10 @@ class RunLog {
  public:
   /// Makes the folder where it is missing. Throws `io_error`.
   explicit RunLog(const std::string& folder);
+  /// Before the first record of a run that goes on from a checkpoint: drops the records of later steps than `step` that
+  /// the file ends with, since those steps are taken again. Returns how many. Throws `io_error`.
+  std::int64_t go_on_after(std::int64_t step);
+  const std::string& path() const { return path_; }
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped);
   void epoch(const EpochReport& report);
   /// Hands everything to the system. Throws `io_error` where it could not be written.

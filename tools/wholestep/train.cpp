@@ -278,6 +278,7 @@ int run_train(const TrainOptions& options) {
                           {.clip_norm = plan.run.clip_norm, .ema_decay = plan.run.ema});
   trainer.set_graph_builder(build);
   if (!options.resume.empty()) {
+    plan.resumed = true;
     plan.progress = RunProgress::from_metadata(options.resume, trainer.load(options.resume));
   }
   Checkpoints checkpoints(plan.checkpoints, plan.run);

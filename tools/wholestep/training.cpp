@@ -51,6 +51,7 @@ class Training {
 
   TrainingOutcome run() {
     const Clock::time_point start = Clock::now();
+    if (plan_.resumed && !done()) go_on_in_log();
     while (!done() && !interrupted()) epoch();
     outcome_.interrupted = !done();
     outcome_.stopped_early = out_of_patience() && trainer_.steps() < plan_.run.goal;
@@ -68,6 +69,13 @@ class Training {
     const RunProgress& progress = outcome_.progress;
     return plan_.patience > 0 && progress.best &&
            trainer_.steps() / steps_per_epoch_ - progress.best_epoch >= plan_.patience;
+  }
+
+  void go_on_in_log() {
+    const std::int64_t dropped = log_.go_on_after(trainer_.steps());
+    if (dropped == 0) return;
+    tell(results(), "{}: cut off {} record{} of steps after {}, which are taken again\n", log_.path(), dropped,
+         dropped == 1 ? "" : "s", trainer_.steps());
   }
 
   double lr_at(std::int64_t step) const { return plan_.run.lr * schedule_.at(step); }
@@ -194,8 +202,8 @@ class Training {
     const std::int64_t every = plan_.checkpoints.every;
     if (every == 0 || trainer_.steps() % every != 0) return;
     check_weights();
+    log_.flush();  // a run that goes on from the checkpoint finds the steps before it
     outcome_.checkpoint = checkpoints_.save_on_the_way(trainer_, outcome_.progress);
-    log_.flush();
   }
 
   void finish() {
@@ -228,10 +236,11 @@ class Training {
     throw Error(ErrorCode::non_finite, fmt::format("training stopped at step {}: {}; {}", step, what, kept));
   }
 
+  std::FILE* results() const { return plan_.results_to_stderr ? stderr : stdout; }
+
   void print(const EpochReport& report) const {
-    std::FILE* const out = plan_.results_to_stderr ? stderr : stdout;
     const std::int64_t epochs = (plan_.run.goal + steps_per_epoch_ - 1) / steps_per_epoch_;
-    tell(out, "epoch {:>3}/{}  train loss {:.4f}  test accuracy {:.2f} %  {:.1f} us/step\n", report.epoch, epochs,
+    tell(results(), "epoch {:>3}/{}  train loss {:.4f}  test accuracy {:.2f} %  {:.1f} us/step\n", report.epoch, epochs,
          report.train_loss, 100 * report.test.accuracy, report.step_us);
   }
 

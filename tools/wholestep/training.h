@@ -18,6 +18,7 @@ enum class Monitor { loss, accuracy };
 struct TrainingPlan {
   RunIdentity run;
   RunProgress progress;  // of the checkpoint that the run resumes from
+  bool resumed = false;
   CheckpointPlan checkpoints;
   Monitor monitor = Monitor::loss;
   std::int64_t patience = 0;  // epochs without a new best after which the run ends; 0: never
