@@ -4,7 +4,7 @@
 
 namespace wholestep {
 
-/// Where programs run.
+/// Where programs run. Its memory is the same whatever its threads.
 struct Device {
   std::string name;  ///< "cpu", "reference"
   int threads = 0;   ///< CPU workers; 0: as many as cores this process may use

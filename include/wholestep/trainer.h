@@ -84,7 +84,8 @@ struct OptimizerState {
   std::optional<LossScale> loss_scale;  ///< of a trainer that scales its loss
 };
 
-/// Trains with forward, backward and update compiled into one program whose state stays on the device.
+/// Trains with forward, backward and update compiled into one program whose state stays on the device. Programs are
+/// compiled when they are first needed.
 /// Move-only: one that was moved from may only be destroyed or assigned to. Not for use by two threads at once.
 class ResidentTrainer {
  public:
@@ -173,8 +174,12 @@ class ResidentTrainer {
   std::int64_t steps() const;
   const Device& device() const;
   bool is_resident() const;
-  /// Report of the step program, and of those that take batches from datasets.
+  /// Bytes of parameters, fixed ones included, and of states: what `save` writes beside names and counters.
+  std::int64_t state_bytes() const;
+  /// Report of the step program, which is compiled for it where no step has needed it, and of those that take batches
+  /// from datasets.
   std::string explain() const;
+  /// Of the step program, as `explain`.
   const ProgramStats& stats() const;
 
   /// Current values of the trainable parameters, in order.

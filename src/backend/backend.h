@@ -63,6 +63,8 @@ class Backend {
 /// The backend of a device, made on first use and shared: `libwholestep_<name>` for devices that are loadable parts.
 /// Throws `device_unavailable` and says what is missing.
 std::shared_ptr<Backend> open(const Device& device);
+/// Whether memory of one device is memory of the other: it does not depend on the number of threads.
+bool same_memory(const Device& a, const Device& b);
 
 /// A loadable part exports this under the name `wholestep_open_backend`: `threads` 0 means all cores. Bumped with
 /// every change of these classes.

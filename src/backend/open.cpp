@@ -103,6 +103,8 @@ std::shared_ptr<Backend> open(const Device& device) {
   return backend;
 }
 
+bool same_memory(const Device& a, const Device& b) { return a.name == b.name; }
+
 }  // namespace wholestep::backend
 
 namespace wholestep {

@@ -142,7 +142,7 @@ std::string cache_directory(const CompileOptions& options) {
 }
 
 std::unique_ptr<Program> compile(const Graph& written, const Device& device, const CompileOptions& options,
-                                 const Program* share) {
+                                 Residents* shared) {
   const std::shared_ptr<backend::Backend> backend = backend::open(device);
   std::vector<StageTime> stages;
   timed(stages, "verify", [&] { return verify(written), 0; });
@@ -168,7 +168,7 @@ std::unique_ptr<Program> compile(const Graph& written, const Device& device, con
                                     .cache_dir = cache_directory(options)};
   auto executable = timed(stages, "build", [&] { return backend->build(lowered->plan, lowered->graph, build); });
   return std::make_unique<Program>(device, backend, std::move(lowered), std::move(executable), std::move(stages),
-                                   share);
+                                   shared);
 }
 
 }  // namespace wholestep::runtime

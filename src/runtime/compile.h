@@ -11,6 +11,8 @@
 
 namespace wholestep::runtime {
 
+class Residents;
+
 /// How long one stage of compiling took.
 struct StageTime {
   std::string name;
@@ -26,11 +28,10 @@ struct Lowered {
   std::vector<StageTime> stages;
 };
 
-/// Compiles `written` for `device`. With `share`, the program reads and writes the parameters and states of that one
-/// (those of equal name and type) from the start, as `CompiledGraph::share_state_of` would make it. Throws as
-/// `verify`, `backend::open` and `CompiledGraph::share_state_of`.
+/// Compiles `written` for `device`. With `shared`, which is on `device`, its parameters and states are there, and those
+/// that it is the first to have are added. Throws as `verify`, `backend::open` and `Residents::add`.
 std::unique_ptr<Program> compile(const Graph& written, const Device& device, const CompileOptions& options,
-                                 const Program* share = nullptr);
+                                 Residents* shared = nullptr);
 
 /// Where compiled code is kept on disk; empty where it is not (`options.disk_cache` off, or no folder known).
 std::string cache_directory(const CompileOptions& options);

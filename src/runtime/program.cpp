@@ -24,14 +24,15 @@ auto* find_by(Items& items, const std::unordered_map<std::string_view, std::size
 }  // namespace
 
 Program::Program(Device device, std::shared_ptr<backend::Backend> backend, std::shared_ptr<const Lowered> lowered,
-                 std::unique_ptr<backend::Executable> executable, std::vector<StageTime> stages, const Program* share)
+                 std::unique_ptr<backend::Executable> executable, std::vector<StageTime> stages, Residents* shared)
     : device_(std::move(device)),
       backend_(std::move(backend)),
       lowered_(std::move(lowered)),
       executable_(std::move(executable)),
-      stages_(std::move(stages)) {
+      stages_(std::move(stages)),
+      residents_(lowered_->source.name(), backend_) {
   make_inputs();
-  make_residents(share);
+  make_residents(shared);
   make_outputs();
   make_stats();
 }
@@ -53,19 +54,23 @@ void Program::make_inputs() {
   expect_remaining_inputs();
 }
 
-void Program::make_residents(const Program* share) {
+void Program::make_residents(Residents* shared) {
+  for (const plan::Buffer& buffer : lowered_->plan.buffers) {
+    if (buffer.role != plan::BufferRole::resident) continue;
+    if (shared) {
+      residents_.share(buffer.name, shared->add(buffer.name, buffer.type));
+    } else {
+      residents_.add(buffer.name, buffer.type);
+    }
+  }
+  bind_residents();
+}
+
+void Program::bind_residents() {
   const plan::Plan& plan = lowered_->plan;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const plan::Buffer& buffer = plan.buffers[i];
-    if (buffer.role != plan::BufferRole::resident) continue;
-    residents_.push_back({buffer.name, buffer.type, static_cast<int>(i), nullptr});
-  }
-  for (std::size_t i = 0; i < residents_.size(); ++i) resident_index_.emplace(residents_[i].name, i);
-  if (share) share_state_of(*share);
-  for (Resident& resident : residents_) {
-    if (resident.memory) continue;
-    resident.memory = backend_->allocate(num_bytes(resident.type));
-    executable_->bind(resident.buffer, resident.memory);
+    if (plan.buffers[i].role != plan::BufferRole::resident) continue;
+    executable_->bind(static_cast<int>(i), residents_.at(plan.buffers[i].name).memory);
   }
 }
 
@@ -88,9 +93,7 @@ void Program::make_outputs() {
 
 void Program::make_stats() {
   const plan::Plan& plan = lowered_->plan;
-  for (const Resident& resident : residents_) {
-    stats_.resident_bytes += static_cast<std::int64_t>(num_bytes(resident.type));
-  }
+  stats_.resident_bytes = residents_.bytes();
   stats_.scratch_bytes = plan.arena_bytes;
   stats_.largest_live_bytes = plan.largest_live_bytes;
   stats_.kernels = static_cast<int>(plan.nests.size());
@@ -100,63 +103,21 @@ void Program::make_stats() {
   for (const StageTime& stage : stages_) stats_.compile_ms += stage.ms;
 }
 
-bool Program::is_resident() const {
-  return backend_->consumes() == backend::Consumes::plan &&
-         std::ranges::all_of(residents_, [](const Resident& resident) { return resident.memory != nullptr; });
-}
+bool Program::is_resident() const { return backend_->consumes() == backend::Consumes::plan; }
 
 Program::Input* Program::find_input(std::string_view name) { return find_by(inputs_, input_index_, name); }
 const Program::Input* Program::find_input(std::string_view name) const { return find_by(inputs_, input_index_, name); }
-Program::Resident* Program::find_resident(std::string_view name) { return find_by(residents_, resident_index_, name); }
-const Program::Resident* Program::find_resident(std::string_view name) const {
-  return find_by(residents_, resident_index_, name);
-}
-
-const Program::Resident& Program::resident(const std::string& name) const {
-  if (const Resident* found = find_resident(name)) return *found;
-  throw Error(ErrorCode::unknown_name,
-              fmt::format("{}: no parameter or state is called \"{}\"", lowered_->source.name(), name));
-}
 
 // State.
 
-void Program::check_upload(const std::string& name, const ArrayView& data) const {
-  check_data(fmt::format("parameter or state \"{}\"", name), resident(name).type, data);
-}
-
-void Program::upload(const std::string& name, const ArrayView& data) {
-  check_upload(name, data);
-  if (data.bytes > 0) resident(name).memory->upload(data.data, data.bytes);
-}
-
-Array Program::download(const std::string& name) const {
-  const Resident& from = resident(name);
-  Array value(from.type);
-  if (value.bytes() > 0) from.memory->download(value.data(), value.bytes());
-  return value;
-}
-
 void Program::share_state_of(const Program& other) {
-  if (backend_ != other.backend_) {
-    throw Error(
-        ErrorCode::device_unavailable,
-        fmt::format("{}: cannot share memory between devices: {} with {} threads, and {} with {}",
-                    lowered_->source.name(), device_.name, device_.threads, other.device_.name, other.device_.threads));
+  if (!backend::same_memory(device_, other.device_)) {
+    throw Error(ErrorCode::device_unavailable,
+                fmt::format("{}: cannot share memory between devices: this program is on {}, the other on {}",
+                            lowered_->source.name(), device_.name, other.device_.name));
   }
-  for (const Resident& mine : residents_) {
-    const Resident* theirs = other.find_resident(mine.name);
-    if (!theirs || theirs->type == mine.type) continue;
-    const bool dtypes_differ = theirs->type.dtype != mine.type.dtype;
-    throw Error(dtypes_differ ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
-                fmt::format("{}: cannot share \"{}\": {} here, {} there", lowered_->source.name(), mine.name,
-                            to_string(mine.type), to_string(theirs->type)));
-  }
-  for (Resident& mine : residents_) {
-    const Resident* theirs = other.find_resident(mine.name);
-    if (!theirs) continue;
-    mine.memory = theirs->memory;
-    executable_->bind(mine.buffer, mine.memory);
-  }
+  residents_.share_from(other.residents_);
+  bind_residents();
 }
 
 // Handles and attached inputs.
@@ -171,8 +132,8 @@ void Program::expect_remaining_inputs() {
 bool Program::bind_handle(const std::string& name, const ArrayView& data) {
   Input* input = find_input(name);
   if (!input) {
-    if (!find_resident(name)) refuse_name(name);
-    upload(name, data);
+    if (!residents_.find(name)) refuse_name(name);
+    residents_.upload(name, data);
     return true;
   }
   check_data(input->label, input->type, data);
@@ -189,7 +150,7 @@ bool Program::bind_handle(const std::string& name, const ArrayView& data) {
 
 void Program::set_handle_feed(const std::string& name, int output) {
   const Input* input = find_input(name);
-  const Resident* resident = find_resident(name);
+  const Residents::Entry* resident = residents_.find(name);
   if (!resident && !(input && input->handle)) {
     throw Error(ErrorCode::unknown_name,
                 fmt::format("{}: no handle is called \"{}\"; bind_handle makes one", lowered_->source.name(), name));
@@ -222,7 +183,7 @@ void Program::set_handle_feed(const std::string& name, int output) {
 
 Array Program::read_handle(const std::string& name) const {
   const Input* input = find_input(name);
-  if (!input) return download(name);
+  if (!input) return residents_.download(name);
   if (!input->handle) {
     throw Error(ErrorCode::unknown_name,
                 fmt::format("{}: {} is not a handle; bind_handle makes it one", lowered_->source.name(), input->label));
@@ -262,7 +223,7 @@ void Program::feed_handles() {
     } else {
       std::vector<std::byte> value(from.bytes);
       from.memory->download(value.data(), value.size());
-      (input ? input->handle : resident(feed.name).memory)->upload(value.data(), value.size());
+      (input ? input->handle : residents_.at(feed.name).memory)->upload(value.data(), value.size());
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "runtime/compile.h"
+#include "runtime/residents.h"
 #include "wholestep/session.h"
 
 namespace wholestep::runtime {
@@ -18,9 +19,9 @@ namespace wholestep::runtime {
 /// from fixed addresses, and checks apart from runs.
 class Program {
  public:
-  /// Parameters and states are zeros of its own, or the memory of `share`.
+  /// Parameters and states are zeros of its own, or in `shared`, which takes those that it does not have.
   Program(Device device, std::shared_ptr<backend::Backend> backend, std::shared_ptr<const Lowered> lowered,
-          std::unique_ptr<backend::Executable> executable, std::vector<StageTime> stages, const Program* share);
+          std::unique_ptr<backend::Executable> executable, std::vector<StageTime> stages, Residents* shared);
 
   const Device& device() const { return device_; }
   bool is_resident() const;
@@ -28,10 +29,8 @@ class Program {
   const std::vector<std::pair<std::string, TensorType>>& inputs() const { return signature_; }
   std::string explain() const;
 
-  /// Throws what `upload` would.
-  void check_upload(const std::string& name, const ArrayView& data) const;
-  void upload(const std::string& name, const ArrayView& data);
-  Array download(const std::string& name) const;
+  Residents& residents() { return residents_; }
+  const Residents& residents() const { return residents_; }
   void share_state_of(const Program& other);
 
   bool bind_handle(const std::string& name, const ArrayView& data);
@@ -65,12 +64,6 @@ class Program {
     const void* given = nullptr;                    // address in this run
     bool expected() const { return !handle && !attached; }
   };
-  struct Resident {
-    std::string name;
-    TensorType type;
-    int buffer;
-    std::shared_ptr<backend::DeviceBuffer> memory;
-  };
   // Memory that the program writes for outputs; two outputs that are one value share it.
   struct OutputBuffer {
     int buffer;
@@ -92,11 +85,10 @@ class Program {
 
   Input* find_input(std::string_view name);
   const Input* find_input(std::string_view name) const;
-  Resident* find_resident(std::string_view name);
-  const Resident* find_resident(std::string_view name) const;
-  const Resident& resident(const std::string& name) const;
   void make_inputs();
-  void make_residents(const Program* share);
+  void make_residents(Residents* shared);
+  /// Ties what the program has to its memory.
+  void bind_residents();
   void make_outputs();
   void make_stats();
   void expect_remaining_inputs();
@@ -118,8 +110,8 @@ class Program {
   ProgramStats stats_;
 
   std::vector<Input> inputs_;
-  std::vector<Resident> residents_;
-  std::unordered_map<std::string_view, std::size_t> input_index_, resident_index_;  // views of the names above
+  std::unordered_map<std::string_view, std::size_t> input_index_;  // views of the names above
+  Residents residents_;
   std::vector<OutputBuffer> output_buffers_;
   std::vector<Output> outputs_;
   std::vector<int> every_output_;

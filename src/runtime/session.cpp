@@ -11,8 +11,10 @@ CompiledGraph::CompiledGraph(CompiledGraph&&) noexcept = default;
 CompiledGraph& CompiledGraph::operator=(CompiledGraph&&) noexcept = default;
 CompiledGraph::~CompiledGraph() = default;
 
-void CompiledGraph::set_param(const std::string& name, const ArrayView& data) { program_->upload(name, data); }
-Array CompiledGraph::get_param(const std::string& name) const { return program_->download(name); }
+void CompiledGraph::set_param(const std::string& name, const ArrayView& data) {
+  program_->residents().upload(name, data);
+}
+Array CompiledGraph::get_param(const std::string& name) const { return program_->residents().download(name); }
 
 std::vector<Array> CompiledGraph::run(const Inputs& inputs) { return program_->run(inputs); }
 std::vector<Array> CompiledGraph::run_read_outputs(const Inputs& inputs, const std::vector<int>& wanted) {

@@ -9,6 +9,7 @@
 #include "passes/rebuild.h"
 #include "runtime/check.h"
 #include "runtime/index_bounds.h"
+#include "train/step_inputs.h"
 #include "wholestep/ops.h"
 
 namespace wholestep {
@@ -96,9 +97,6 @@ const Data::Entry* DeviceDataset::Data::find(std::string_view name) const {
 namespace train {
 namespace {
 
-// Given by the trainer, not by a dataset.
-bool of_the_step_block(const Node& input) { return input.name.starts_with("step/"); }
-
 Shape example_shape(const TensorType& type) { return {type.shape.begin() + 1, type.shape.end()}; }
 
 // Rows of a dataset stand for examples of an input: of one shape, or of one number of elements where either is flat.
@@ -115,7 +113,7 @@ std::int64_t batch_of(const Graph& graph) {
   const Node* first = nullptr;
   for (const NodeId id : graph.nodes_of("input")) {
     const Node& input = graph.node(id);
-    if (of_the_step_block(input)) continue;
+    if (of_the_step_block(input.name)) continue;
     if (input.type.shape.empty()) {
       throw Error(ErrorCode::shape_mismatch,
                   fmt::format("{}: input \"{}\" is {}, which has no rows that a dataset could give", graph.name(),
@@ -135,15 +133,15 @@ void check_dataset(const Graph& graph, const Data& data, const Device& device) {
   const auto fail = [&](ErrorCode code, const std::string& message) {
     throw Error(code, fmt::format("{}: dataset: {}", graph.name(), message));
   };
-  if (data.device != device) {
+  if (!backend::same_memory(data.device, device)) {
     fail(ErrorCode::device_unavailable,
-         fmt::format("it is on {} with {} threads, the trainer on {} with {}", data.device.name, data.device.threads,
-                     device.name, device.threads));
+         fmt::format("it is in the memory of device \"{}\", expected that of the trainer's, \"{}\"", data.device.name,
+                     device.name));
   }
   batch_of(graph);
   for (const NodeId id : graph.nodes_of("input")) {
     const Node& input = graph.node(id);
-    if (of_the_step_block(input)) continue;
+    if (of_the_step_block(input.name)) continue;
     const Data::Entry* entry = data.find(input.name);
     if (!entry) {
       fail(ErrorCode::missing_input, fmt::format("no array for input \"{}\", {}", input.name, to_string(input.type)));
@@ -159,7 +157,7 @@ void check_dataset(const Graph& graph, const Data& data, const Device& device) {
   }
   for (const Data::Entry& entry : data.entries) {
     const NodeId id = graph.find_id(entry.name);
-    if (id >= 0 && graph.node(id).op->name == "input" && !of_the_step_block(graph.node(id))) continue;
+    if (id >= 0 && graph.node(id).op->name == "input" && !of_the_step_block(entry.name)) continue;
     fail(ErrorCode::unknown_name, fmt::format("array \"{}\" is no input of the graph", entry.name));
   }
   for (const plan::IndexBound& index : runtime::index_bounds(graph)) {
@@ -181,7 +179,7 @@ Graph take_rows(const Graph& graph, const Data& data) {
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     const Node& node = graph.node(id);
-    if (node.op->name != "input" || of_the_step_block(node)) {
+    if (node.op->name != "input" || of_the_step_block(node.name)) {
       rebuild.set(id, rebuild.copy(id));
       continue;
     }

@@ -39,13 +39,14 @@ GradientPath::GradientPath(const Graph& graph, std::vector<std::string> train, c
   update_program_ =
       compile(make_update_graph(forward_, block_.names(), rules_, update_, GradientsFrom::inputs), host_of(device_));
   for (const auto& [name, value] : initial) {
-    gradients_->upload(name, value);
+    gradients_->residents().upload(name, value);
     if (block_.find(name) < 0) continue;
-    update_program_->upload(name, value);
-    if (update_.ema_decay) update_program_->upload(average_state(name), as_average(value));
+    update_program_->residents().upload(name, value);
+    if (update_.ema_decay) update_program_->residents().upload(average_state(name), as_average(value));
   }
   if (!update_.loss_scaling) return;
-  update_program_->upload(std::string(kLossScale), Array::scalar(static_cast<float>(update_.loss_scaling->initial)));
+  update_program_->residents().upload(std::string(kLossScale),
+                                      Array::scalar(static_cast<float>(update_.loss_scaling->initial)));
   upload_from_host(std::string(kLossScale));
 }
 
@@ -56,7 +57,7 @@ std::unique_ptr<runtime::Program> GradientPath::compile(const Graph& graph, cons
 }
 
 void GradientPath::upload_from_host(const std::string& name) {
-  gradients_->upload(name, update_program_->download(name));
+  gradients_->residents().upload(name, update_program_->residents().download(name));
 }
 
 runtime::Program& GradientPath::gradient_program() {
@@ -127,7 +128,7 @@ std::int64_t GradientPath::step_accumulated() {
   if (pending_ == 0) return 0;
   const std::int64_t count = std::exchange(pending_, 0);
   std::vector<Array> sums;
-  for (const std::string& name : block_.names()) sums.push_back(accumulate_->download(sum_state(name)));
+  for (const std::string& name : block_.names()) sums.push_back(accumulate_->residents().download(sum_state(name)));
   update(sums, {}, count);
   return count;
 }
@@ -136,7 +137,7 @@ NamedArrays GradientPath::averages() const {
   require_averages(update_);
   NamedArrays values;
   for (const std::string& name : block_.names()) {
-    values.emplace_back(name, update_program_->download(average_state(name)));
+    values.emplace_back(name, update_program_->residents().download(average_state(name)));
   }
   return values;
 }
@@ -147,10 +148,10 @@ OptimizerState GradientPath::optimizer_state() const {
     const std::string& name = block_.names()[i];
     for (const OptimizerSlot& slot :
          slots_with_average(rules_[i], forward_.node(forward_.find_id(name)).type, update_)) {
-      out.entries.push_back({name, slot.name, update_program_->download(slot_state(name, slot.name))});
+      out.entries.push_back({name, slot.name, update_program_->residents().download(slot_state(name, slot.name))});
     }
   }
-  if (update_.loss_scaling) out.loss_scale = loss_scale_of(*update_program_);
+  if (update_.loss_scaling) out.loss_scale = loss_scale_of(update_program_->residents());
   return out;
 }
 

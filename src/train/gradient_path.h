@@ -26,7 +26,7 @@ class GradientPath {
   std::int64_t pending_accumulation() const { return pending_; }
   void set_lr(double lr) { block_.set_lr(lr); }
   double lr() const { return block_.lr(); }
-  Array param(const std::string& name) const { return gradients_->download(name); }
+  Array param(const std::string& name) const { return gradients_->residents().download(name); }
   NamedArrays averages() const;
   OptimizerState optimizer_state() const;
   std::int64_t steps() const { return block_.steps; }

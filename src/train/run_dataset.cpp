@@ -62,7 +62,7 @@ RowsProgram& ResidentTrainer::State::step_program(const DeviceDataset& dataset, 
     Graph forward = forward_for(dataset, batch);
     forward.set_outputs({forward.tensor(forward.outputs()[0])});
     const Graph in_place = train::take_rows(passes::apply_precision(forward, options.precision), dataset.data());
-    return compile_step(in_place, refreshes);
+    return compile(step_graph(in_place, refreshes));
   });
 }
 
@@ -101,16 +101,11 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
 
 // Evaluation.
 
-void ResidentTrainer::State::share_sums(runtime::Program& program) {
-  if (sums) program.share_state_of(*sums);
-  if (!sums) sums = &program;
-}
-
 void ResidentTrainer::State::clear_sums() {
   const Graph& forward = programs.front()->forward;
   for (std::size_t i = 0; i < forward.outputs().size(); ++i) {
     const TensorType& type = forward.node(forward.outputs()[i]).type;
-    if (type.shape.empty()) sums->upload(train::output_sum(i), Array(is_float(type.dtype) ? f64 : i64, {}));
+    if (type.shape.empty()) memory.upload(train::output_sum(i), Array(is_float(type.dtype) ? f64 : i64, {}));
   }
 }
 
@@ -122,7 +117,7 @@ Evaluation ResidentTrainer::State::read_sums(std::int64_t examples) const {
     const TensorType& type = forward.node(forward.outputs()[i]).type;
     Array& value = result.values.emplace_back();
     if (!type.shape.empty()) continue;
-    value = sums->download(train::output_sum(i));
+    value = memory.download(train::output_sum(i));
     if (is_float(type.dtype)) value = Array::scalar(value.item() / static_cast<double>(examples));
   }
   result.loss = result.values[0].item();
@@ -135,9 +130,7 @@ Evaluation ResidentTrainer::State::evaluate(const DeviceDataset& dataset, Weight
   const auto program_of = [&](std::int64_t size) {
     return &train::program_for(made, dataset, size, [&] {
       const Graph forward = evaluation_graph(forward_for(dataset, size), weights);
-      auto program = compile(train::sum_outputs(train::take_rows(forward, dataset.data()), size));
-      share_sums(*program);
-      return program;
+      return compile(train::sum_outputs(train::take_rows(forward, dataset.data()), size));
     });
   };
   RowsProgram* full = batching.full() > 0 ? program_of(batching.size) : nullptr;
@@ -158,14 +151,10 @@ Evaluation ResidentTrainer::State::evaluate(std::span<const Inputs> batches, Wei
   std::int64_t examples = 0;
   for (const Inputs& batch : batches) {
     train::Specialisation& program = program_for(batch);
-    program.step->check(batch);
     const std::int64_t size = train::batch_of(program.forward);
     std::unique_ptr<runtime::Program>& summing = program.evaluate_sums[static_cast<std::size_t>(weights)];
-    if (!summing) {
-      auto made = compile(train::sum_outputs(evaluation_graph(program.forward, weights), size));
-      share_sums(*made);
-      summing = std::move(made);
-    }
+    if (!summing) summing = compile(train::sum_outputs(evaluation_graph(program.forward, weights), size));
+    summing->check(batch);
     chosen.emplace_back(summing.get(), size);
     examples += size;
   }

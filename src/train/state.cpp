@@ -82,15 +82,18 @@ void check_built(const Graph& graph, std::int64_t extent, const Inputs& inputs) 
   }
 }
 
-bool same_inputs(const Graph& a, const Graph& b) {
-  const std::vector<NodeId> of_a = a.nodes_of("input"), of_b = b.nodes_of("input");
-  return of_a.size() == of_b.size() && std::ranges::all_of(of_a, [&](NodeId id) {
-           const NodeId other = b.find_id(a.node(id).name);
-           return other >= 0 && b.node(other).type == a.node(id).type;
+}  // namespace
+
+namespace train {
+
+bool Specialisation::accepts(const Inputs& given) const {
+  return given.size() == inputs.size() && std::ranges::all_of(given, [&](const auto& value) {
+           const auto input = std::ranges::find(inputs, value.first, &std::pair<std::string, TensorType>::first);
+           return input != inputs.end() && runtime::fits(input->second, value.second);
          });
 }
 
-}  // namespace
+}  // namespace train
 
 ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> trained, const NamedArrays& initial,
                               Optimizer rule, Device on, CompileOptions how, UpdateOptions around)
@@ -99,17 +102,18 @@ ResidentTrainer::State::State(const Graph& graph, std::vector<std::string> train
       update(train::complete(around, options.precision)),
       optimizer(std::move(rule)),
       rules(train::check_and_choose_rules(graph, trained, initial, optimizer)),
-      block(std::move(trained), rules) {
+      block(std::move(trained), rules),
+      memory(graph.name(), backend::open(device)) {
   checkpoint_tensors = list_checkpoint_tensors(graph, names(), rules, update);
   block.set_lr(optimizer->lr());
 
   add(graph);
   for (const auto& [name, value] : initial) {
-    memory().upload(name, value);
+    memory.upload(name, value);
     if (block.find(name) >= 0) restart_average(name, value);
   }
   if (update.loss_scaling) {
-    memory().upload(std::string(train::kLossScale), Array::scalar(static_cast<float>(update.loss_scaling->initial)));
+    memory.upload(train::kLossScale, Array::scalar(static_cast<float>(update.loss_scaling->initial)));
   }
 }
 
@@ -117,29 +121,35 @@ std::vector<OptimizerSlot> ResidentTrainer::State::slots_of(std::size_t i) const
   return train::slots_with_average(rules[i], type_of(programs.front()->forward, names()[i]), update);
 }
 
-std::unique_ptr<runtime::Program> ResidentTrainer::State::compile(const Graph& graph) const {
+std::unique_ptr<runtime::Program> ResidentTrainer::State::compile(const Graph& graph) {
   CompileOptions as_written = options;
   as_written.precision = Precision::f32;
-  auto program = runtime::compile(graph, device, as_written, programs.empty() ? nullptr : &memory());
+  auto program = runtime::compile(graph, device, as_written, &memory);
   block.attach(*program);
   return program;
 }
 
-std::unique_ptr<runtime::Program> ResidentTrainer::State::compile_step(const Graph& graph,
-                                                                       train::RefreshKinds refreshes) const {
-  return compile(train::make_step_graph(graph, names(), rules, update, refreshes));
+Graph ResidentTrainer::State::step_graph(const Graph& graph, train::RefreshKinds refreshes) const {
+  return train::make_step_graph(graph, names(), rules, update, refreshes);
 }
 
 // Gradients follow the casts of the precision policy; the update is none of its business.
+runtime::Program& ResidentTrainer::State::step_of(Specialisation& program, train::RefreshKinds refreshes) {
+  std::unique_ptr<runtime::Program>& made = program.steps[refreshes];
+  if (!made) made = compile(step_graph(passes::apply_precision(program.forward, options.precision), refreshes));
+  return *made;
+}
+
+// What a step, with refreshes or without, would be refused for is refused now.
 Specialisation& ResidentTrainer::State::add(const Graph& graph) {
-  auto made = std::make_unique<Specialisation>(graph);
   const Graph precise = passes::apply_precision(graph, options.precision);
-  made->step = compile_step(precise, 0);
-  // What a step with refreshes would be refused for is refused now.
-  if (const train::RefreshKinds all = train::all_refreshes(rules); all != 0) {
-    train::make_step_graph(precise, names(), rules, update, all);
+  const Graph step = step_graph(precise, 0);
+  verify(step);
+  if (const train::RefreshKinds all = train::all_refreshes(rules); all != 0) verify(step_graph(precise, all));
+  for (const std::string_view kind : {"param", "state"}) {
+    for (const NodeId id : step.nodes_of(kind)) memory.add(step.node(id).name, step.node(id).type);
   }
-  return *programs.emplace_back(std::move(made));
+  return *programs.emplace_back(std::make_unique<Specialisation>(graph));
 }
 
 std::int64_t ResidentTrainer::State::leading_extent(const Inputs& inputs) const {
@@ -179,9 +189,9 @@ Specialisation* ResidentTrainer::State::build_for(const Inputs& inputs) {
 
 Specialisation& ResidentTrainer::State::program_for(const Inputs& inputs) {
   if (programs.size() == 1 && !builder) return *programs.front();
-  if (programs[current]->step->accepts(inputs)) return *programs[current];
+  if (programs[current]->accepts(inputs)) return *programs[current];
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    if (!programs[i]->step->accepts(inputs)) continue;
+    if (!programs[i]->accepts(inputs)) continue;
     current = i;
     return *programs[i];
   }
@@ -196,11 +206,7 @@ StepResult ResidentTrainer::State::step(const Inputs& inputs) {
   train::check_nothing_pending(pending);
   Specialisation& chosen = program_for(inputs);
   block.write();
-  if (block.due() == 0) return take_step(*chosen.step, inputs);
-  chosen.step->check(inputs);
-  std::unique_ptr<runtime::Program>& refreshing = chosen.refreshing_steps[block.due()];
-  if (!refreshing) refreshing = compile_step(passes::apply_precision(chosen.forward, options.precision), block.due());
-  return take_step(*refreshing, inputs);
+  return take_step(step_of(chosen, block.due()), inputs);
 }
 
 StepResult ResidentTrainer::State::take_step(runtime::Program& program, const Inputs& inputs) {
@@ -213,24 +219,27 @@ StepResult ResidentTrainer::State::take_step(runtime::Program& program, const In
   return result;
 }
 
+std::int64_t ResidentTrainer::State::state_bytes() const {
+  std::int64_t total = 0;
+  for (const CheckpointTensor& tensor : checkpoint_tensors) total += static_cast<std::int64_t>(num_bytes(tensor.type));
+  return total;
+}
+
 double ResidentTrainer::State::loss_scale() const {
-  return update.loss_scaling ? memory().download(std::string(train::kLossScale)).item() : 1;
+  return update.loss_scaling ? memory.download(train::kLossScale).item() : 1;
 }
 
 float ResidentTrainer::State::accumulate(const Inputs& inputs) {
-  if (pending > 0 && !accumulating->accumulate->accepts(inputs)) {
+  if (pending > 0 && !accumulating->accepts(inputs)) {
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{} micro-batches are pending with inputs {}: one of the same types was expected, got {}",
-                            pending, describe(accumulating->accumulate->inputs()), describe(inputs)));
+                            pending, describe(accumulating->inputs), describe(inputs)));
   }
   Specialisation& chosen = pending > 0 ? *accumulating : program_for(inputs);
-  chosen.step->check(inputs);
-  if (!update_by_sums) update_by_sums = compile_update(0);
   if (!chosen.accumulate) {
+    train::check_accumulation(chosen.forward, rules);
     const Graph forward = passes::apply_precision(chosen.forward, options.precision);
-    auto made = compile(train::make_accumulate_graph(forward, names(), update));
-    made->share_state_of(*update_by_sums);
-    chosen.accumulate = std::move(made);
+    chosen.accumulate = compile(train::make_accumulate_graph(forward, names(), update));
   }
   block.write(pending);
   const StepResult result{chosen.accumulate->run(inputs)};
@@ -239,31 +248,28 @@ float ResidentTrainer::State::accumulate(const Inputs& inputs) {
   return result.loss();
 }
 
-std::unique_ptr<runtime::Program> ResidentTrainer::State::compile_update(train::RefreshKinds refreshes) const {
-  auto made = compile(train::make_update_graph(programs.front()->forward, names(), rules, update,
-                                               train::GradientsFrom::sums, refreshes));
-  if (update_by_sums) made->share_state_of(*update_by_sums);
-  return made;
+runtime::Program& ResidentTrainer::State::update_by_sums(train::RefreshKinds refreshes) {
+  std::unique_ptr<runtime::Program>& made = updates_by_sums[refreshes];
+  if (!made) {
+    made = compile(train::make_update_graph(programs.front()->forward, names(), rules, update,
+                                            train::GradientsFrom::sums, refreshes));
+  }
+  return *made;
 }
 
 std::int64_t ResidentTrainer::State::step_accumulated() {
   if (pending == 0) return 0;
   block.write(0, pending);
-  runtime::Program* program = update_by_sums.get();
-  if (block.due() != 0) {
-    std::unique_ptr<runtime::Program>& refreshing = refreshing_updates[block.due()];
-    if (!refreshing) refreshing = compile_update(block.due());
-    program = refreshing.get();
-  }
+  runtime::Program& program = update_by_sums(block.due());
   const std::int64_t count = std::exchange(pending, 0);
-  take_step(*program, {});
+  take_step(program, {});
   return count;
 }
 
 void ResidentTrainer::State::restart_average(const std::string& name, const ArrayView& value) {
   if (!update.ema_decay) return;
   const TensorType& type = type_of(programs.front()->forward, name);
-  memory().upload(train::average_state(name), train::as_average(Array::from_bytes(type, value.data, value.bytes)));
+  memory.upload(train::average_state(name), train::as_average(Array::from_bytes(type, value.data, value.bytes)));
 }
 
 Graph ResidentTrainer::State::evaluation_graph(const Graph& forward, Weights weights) const {
@@ -274,10 +280,7 @@ Graph ResidentTrainer::State::evaluation_graph(const Graph& forward, Weights wei
 StepResult ResidentTrainer::State::evaluate(const Inputs& inputs, Weights weights) {
   Specialisation& chosen = program_for(inputs);
   std::unique_ptr<runtime::Program>& program = chosen.evaluate[static_cast<std::size_t>(weights)];
-  if (!program) {
-    chosen.step->check(inputs);
-    program = compile(evaluation_graph(chosen.forward, weights));
-  }
+  if (!program) program = compile(evaluation_graph(chosen.forward, weights));
   block.write();
   return {program->run(inputs)};
 }
@@ -296,7 +299,7 @@ void ResidentTrainer::specialise(const Graph& graph) {
   train::check_loss(graph);
   train::check_same_model(state_->programs.front()->forward, graph);
   for (const auto& program : state_->programs) {
-    if (!same_inputs(program->forward, graph)) continue;
+    if (!std::ranges::is_permutation(program->inputs, train::given_inputs(graph))) continue;
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: there is a program for inputs of these types already", graph.name()));
   }
@@ -320,7 +323,7 @@ StepResult ResidentTrainer::forward_only(const Inputs& inputs, Weights weights) 
 }
 
 std::vector<float> ResidentTrainer::run(std::span<const Inputs> batches) {
-  for (const Inputs& batch : batches) state_->program_for(batch).step->check(batch);
+  for (const Inputs& batch : batches) state_->step_of(state_->program_for(batch)).check(batch);
   std::vector<float> losses;
   losses.reserve(batches.size());
   for (const Inputs& batch : batches) losses.push_back(state_->step(batch).loss());
@@ -346,13 +349,16 @@ bool ResidentTrainer::is_frozen(const std::string& name) const {
 const std::vector<std::string>& ResidentTrainer::trainable() const { return state_->names(); }
 std::int64_t ResidentTrainer::steps() const { return state_->block.steps; }
 const Device& ResidentTrainer::device() const { return state_->device; }
-bool ResidentTrainer::is_resident() const { return state_->memory().is_resident(); }
-const ProgramStats& ResidentTrainer::stats() const { return state_->memory().stats(); }
+std::int64_t ResidentTrainer::state_bytes() const { return state_->state_bytes(); }
+bool ResidentTrainer::is_resident() const {
+  return backend::open(state_->device)->consumes() == backend::Consumes::plan;
+}
+const ProgramStats& ResidentTrainer::stats() const { return state_->step_of(*state_->programs.front()).stats(); }
 
 std::string ResidentTrainer::explain() const {
   std::string report =
       fmt::format("trains {} parameters with {}{}\n{}", state_->names().size(), state_->optimizer->name(),
-                  train::describe(state_->update), state_->memory().explain());
+                  train::describe(state_->update), state_->step_of(*state_->programs.front()).explain());
   const auto steps = state_->dataset_steps.find(0);
   if (steps == state_->dataset_steps.end()) return report;
   for (const auto& made : steps->second) {

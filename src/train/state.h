@@ -18,15 +18,18 @@ namespace wholestep {
 
 namespace train {
 
-/// Programs for steps in which refreshes are due, by which; made when first needed.
-using RefreshPrograms = std::map<RefreshKinds, std::unique_ptr<runtime::Program>>;
+/// Programs for steps, by the refreshes that are due.
+using StepPrograms = std::map<RefreshKinds, std::unique_ptr<runtime::Program>>;
 
-/// The programs for one set of input shapes. All of a trainer's share one state.
+/// The programs for one set of input shapes, made when first needed. All of a trainer's share one state.
 struct Specialisation {
+  explicit Specialisation(const Graph& graph) : forward(graph), inputs(given_inputs(graph)) {}
+  /// True if `inputs` are what its graph takes, by name and type (values are not looked at).
+  bool accepts(const Inputs& given) const;
+
   Graph forward;  // as given
-  std::unique_ptr<runtime::Program> step;
-  // Made when first needed:
-  RefreshPrograms refreshing_steps;
+  std::vector<std::pair<std::string, TensorType>> inputs;
+  StepPrograms steps;
   std::unique_ptr<runtime::Program> accumulate;
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate;  // by Weights
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate_sums;
@@ -47,17 +50,19 @@ struct ResidentTrainer::State {
 
   /// The slots of trainable parameter `i`, and its average where averages are kept.
   std::vector<OptimizerSlot> slots_of(std::size_t i) const;
+  /// Makes sure that `graph` has a step, which is compiled when it is first needed.
   train::Specialisation& add(const Graph& graph);
   train::Specialisation& program_for(const Inputs& inputs);
   /// The leading extent for which the builder's graph would take `inputs`; -1 where it is not that alone which differs.
   std::int64_t leading_extent(const Inputs& inputs) const;
   train::Specialisation* build_for(const Inputs& inputs);
   /// A program on the resident buffers that reads the step block. `graph` has the precision that it is to have.
-  std::unique_ptr<runtime::Program> compile(const Graph& graph) const;
+  std::unique_ptr<runtime::Program> compile(const Graph& graph);
 
-  /// Of the step of `graph`, which has the precision that it is to have.
-  std::unique_ptr<runtime::Program> compile_step(const Graph& graph, train::RefreshKinds refreshes) const;
-  std::unique_ptr<runtime::Program> compile_update(train::RefreshKinds refreshes) const;
+  /// The step of `graph`, which has the precision that it is to have.
+  Graph step_graph(const Graph& graph, train::RefreshKinds refreshes) const;
+  runtime::Program& step_of(train::Specialisation& program, train::RefreshKinds refreshes = 0);
+  runtime::Program& update_by_sums(train::RefreshKinds refreshes);
   StepResult step(const Inputs& inputs);
   /// Runs a program that moves the parameters, the block being written, and counts the step.
   StepResult take_step(runtime::Program& program, const Inputs& inputs);
@@ -72,20 +77,17 @@ struct ResidentTrainer::State {
   std::vector<float> run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& how);
   Evaluation evaluate(const DeviceDataset& dataset, Weights weights, std::int64_t batch);
   Evaluation evaluate(std::span<const Inputs> batches, Weights weights);
-  /// All programs that sum outputs share the sums of the first.
-  void share_sums(runtime::Program& program);
   void clear_sums();
   Evaluation read_sums(std::int64_t examples) const;
 
   /// The graph of an evaluation. Throws `invalid_argument` where averages are asked for and not kept.
   Graph evaluation_graph(const Graph& forward, Weights weights) const;
+  std::int64_t state_bytes() const;
   double loss_scale() const;
   /// The average of trainable parameter `name` is `value`; nothing where averages are not kept.
   void restart_average(const std::string& name, const ArrayView& value);
 
   const std::vector<std::string>& names() const { return block.names(); }
-  /// The first step program, which owns the memory.
-  runtime::Program& memory() const { return *programs.front()->step; }
 
   Device device;
   CompileOptions options;
@@ -93,13 +95,13 @@ struct ResidentTrainer::State {
   Optimizer optimizer;
   std::vector<ParameterRule> rules;  // of each trainable parameter
   train::StepBlock block;
+  runtime::Residents memory;  // of all programs
   std::vector<train::CheckpointTensor> checkpoint_tensors;
   std::vector<std::unique_ptr<train::Specialisation>> programs;
   std::size_t current = 0;
   std::function<Graph(std::int64_t)> builder;
 
-  std::unique_ptr<runtime::Program> update_by_sums;  // made by the first accumulation; owns the sums
-  train::RefreshPrograms refreshing_updates;
+  train::StepPrograms updates_by_sums;
   train::Specialisation* accumulating = nullptr;  // whose micro-batches are pending
   std::int64_t pending = 0;
 
@@ -107,7 +109,6 @@ struct ResidentTrainer::State {
   std::array<train::RowsPrograms, 2> dataset_evaluations;  // by Weights
   std::optional<DeviceDataset> checked;                    // fits the graph
   train::EpochOrder epoch_order;
-  runtime::Program* sums = nullptr;  // owns the sums of evaluations
 };
 
 }  // namespace wholestep

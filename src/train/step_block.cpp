@@ -90,14 +90,13 @@ void StepBlock::count(bool skipped, const UpdateOptions& update) {
                   skips_in_a_row, steps));
 }
 
-OptimizerState::LossScale loss_scale_of(const runtime::Program& program) {
-  return {program.download(std::string(kLossScale)).as<float>()[0],
-          program.download(std::string(kGoodSteps)).as<std::int32_t>()[0]};
+OptimizerState::LossScale loss_scale_of(const runtime::Residents& states) {
+  return {states.download(kLossScale).as<float>()[0], states.download(kGoodSteps).as<std::int32_t>()[0]};
 }
 
-void set_loss_scale(runtime::Program& program, const OptimizerState::LossScale& scale) {
-  program.upload(std::string(kLossScale), Array::scalar(scale.scale));
-  program.upload(std::string(kGoodSteps), Array::scalar(scale.good_steps));
+void set_loss_scale(runtime::Residents& states, const OptimizerState::LossScale& scale) {
+  states.upload(kLossScale, Array::scalar(scale.scale));
+  states.upload(kGoodSteps, Array::scalar(scale.good_steps));
 }
 
 }  // namespace wholestep::train

@@ -68,8 +68,8 @@ class StepBlock {
   std::vector<Scalar> scalars_;
 };
 
-/// The loss scale that is a state of `program`.
-OptimizerState::LossScale loss_scale_of(const runtime::Program& program);
-void set_loss_scale(runtime::Program& program, const OptimizerState::LossScale& scale);
+/// The loss scale among `states`.
+OptimizerState::LossScale loss_scale_of(const runtime::Residents& states);
+void set_loss_scale(runtime::Residents& states, const OptimizerState::LossScale& scale);
 
 }  // namespace wholestep::train

@@ -5,6 +5,17 @@
 
 namespace wholestep::train {
 
+bool of_the_step_block(std::string_view input) { return input.starts_with("step/"); }
+
+std::vector<std::pair<std::string, TensorType>> given_inputs(const Graph& graph) {
+  std::vector<std::pair<std::string, TensorType>> inputs;
+  for (const NodeId id : graph.nodes_of("input")) {
+    const Node& input = graph.node(id);
+    if (!of_the_step_block(input.name)) inputs.emplace_back(input.name, input.type);
+  }
+  return inputs;
+}
+
 Graph in_mode(Graph graph, bool training) {
   if (graph.find(nn::kStepSeed)) nn::step_seed(graph);
   if (!graph.find(nn::kStepTraining)) return graph;

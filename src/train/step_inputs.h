@@ -2,10 +2,19 @@
 // The inputs "step/seed" and "step/training" of a forward graph, as a trainer gives them.
 #include <array>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "wholestep/graph.h"
 
 namespace wholestep::train {
+
+/// Whether an input of this name is of the step block, which the trainer gives.
+bool of_the_step_block(std::string_view input);
+/// The other inputs of `graph`, by name.
+std::vector<std::pair<std::string, TensorType>> given_inputs(const Graph& graph);
 
 /// `graph` with the constant `training` in place of its input "step/training"; what only the other choice needs then
 /// falls away when it is compiled. `graph` itself where it has no such input. Throws `duplicate_name` where it has one

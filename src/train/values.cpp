@@ -155,7 +155,7 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
 
 NamedArrays ResidentTrainer::params() const {
   NamedArrays values;
-  for (const std::string& name : state_->names()) values.emplace_back(name, state_->memory().download(name));
+  for (const std::string& name : state_->names()) values.emplace_back(name, state_->memory.download(name));
   return values;
 }
 
@@ -164,14 +164,14 @@ Array ResidentTrainer::param(const std::string& name) const {
   if (!is_param(graph, name)) {
     throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
   }
-  return state_->memory().download(name);
+  return state_->memory.download(name);
 }
 
 NamedArrays ResidentTrainer::averages() const {
   train::require_averages(state_->update);
   NamedArrays values;
   for (const std::string& name : state_->names()) {
-    values.emplace_back(name, state_->memory().download(train::average_state(name)));
+    values.emplace_back(name, state_->memory.download(train::average_state(name)));
   }
   return values;
 }
@@ -186,10 +186,10 @@ void ResidentTrainer::set_params(const Inputs& values) {
     if (!seen.insert(name).second) {
       throw Error(ErrorCode::duplicate_name, fmt::format("two values for parameter \"{}\"", name));
     }
-    state_->memory().check_upload(name, value);
+    state_->memory.check_upload(name, value);
   }
   for (const auto& [name, value] : values) {
-    state_->memory().upload(name, value);
+    state_->memory.upload(name, value);
     if (state_->block.find(name) >= 0) state_->restart_average(name, value);
   }
 }
@@ -199,10 +199,10 @@ OptimizerState ResidentTrainer::optimizer_state() const {
   for (std::size_t i = 0; i < state_->names().size(); ++i) {
     const std::string& name = state_->names()[i];
     for (const OptimizerSlot& slot : state_->slots_of(i)) {
-      out.entries.push_back({name, slot.name, state_->memory().download(train::slot_state(name, slot.name))});
+      out.entries.push_back({name, slot.name, state_->memory.download(train::slot_state(name, slot.name))});
     }
   }
-  if (state_->update.loss_scaling) out.loss_scale = train::loss_scale_of(state_->memory());
+  if (state_->update.loss_scaling) out.loss_scale = train::loss_scale_of(state_->memory);
   return out;
 }
 
@@ -249,8 +249,8 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
                          state_->names()[i], given.steps));
   }
 
-  for (const auto& [state, value] : entries) state_->memory().upload(state, *value);
-  if (given.loss_scale) train::set_loss_scale(state_->memory(), *given.loss_scale);
+  for (const auto& [state, value] : entries) state_->memory.upload(state, *value);
+  if (given.loss_scale) train::set_loss_scale(state_->memory, *given.loss_scale);
   state_->block.steps = given.steps;
   state_->block.param_steps = given.param_steps;
 }
@@ -286,7 +286,7 @@ void ResidentTrainer::save(const std::string& path,
   std::vector<std::pair<std::string, ArrayView>> tensors;
   values.reserve(state_->checkpoint_tensors.size());
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
-    values.emplace_back(tensor.in_file, state_->memory().download(tensor.resident));
+    values.emplace_back(tensor.in_file, state_->memory.download(tensor.resident));
     tensors.emplace_back(tensor.in_file, values.back().second);
   }
   io::write_safetensors(path, tensors, metadata);
@@ -305,11 +305,11 @@ std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std
   std::unordered_map<std::string_view, const Array*> in_file;
   for (const auto& [name, value] : file.tensors) in_file.emplace(name, &value);
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
-    state_->memory().check_upload(tensor.resident, *in_file.at(tensor.in_file));
+    state_->memory.check_upload(tensor.resident, *in_file.at(tensor.in_file));
   }
 
   for (const CheckpointTensor& tensor : state_->checkpoint_tensors) {
-    state_->memory().upload(tensor.resident, *in_file.at(tensor.in_file));
+    state_->memory.upload(tensor.resident, *in_file.at(tensor.in_file));
   }
   state_->pending = 0;
   state_->block.skips_in_a_row = 0;

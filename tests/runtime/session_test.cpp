@@ -381,5 +381,15 @@ TEST(Session, RefusesToShareStateBetweenDevices) {
   expect_error(ErrorCode::device_unavailable, {devices[0].name, devices[1].name}, [&] { here.share_state_of(there); });
 }
 
+TEST(Session, SharesStateBetweenNumbersOfThreads) {
+  if (testing::built_devices().size() < 2) GTEST_SKIP() << "no CPU in this build";
+  CompiledGraph one = Session(Device::cpu(1)).compile(moving_graph()),
+                two = Session(Device::cpu(2)).compile(moving_graph());
+  one.share_state_of(two);
+  const std::vector<float> w{1, 2, 3, 4};
+  one.set_param("w", w);
+  EXPECT_TRUE(two.get_param("w").same_bits(Array::from(w, {2, 2})));
+}
+
 }  // namespace
 }  // namespace wholestep

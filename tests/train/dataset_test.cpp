@@ -5,6 +5,7 @@
 
 #include "models.h"
 #include "support/devices.h"
+#include "support/folder.h"
 #include "train/dataset_programs.h"
 #include "wholestep/data.h"
 
@@ -209,8 +210,6 @@ TEST_P(Dataset, RunsThatCannotBeAreRefusedBeforeTheFirstStep) {
   trainer.accumulate({{"x", std::vector<std::uint8_t>(kBatch * kIn)}, {"y", std::vector<std::int32_t>(kBatch)}});
   expect_error(ErrorCode::invalid_argument, {"1 micro-batches are pending"}, [&] { trainer.run(data, 1); });
   trainer.drop_accumulation();
-  expect_error(ErrorCode::device_unavailable, {"threads"},
-               [&] { trainer.run(DeviceDataset({{"x", images()}, {"y", labels()}}, Device::cpu(7)), 1); });
 }
 
 TEST_P(Dataset, IsEvaluatedAsItsBatchesOneByOneAre) {
@@ -311,6 +310,44 @@ TEST_P(Dataset, TrainsInMixedPrecisionAsStepsDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Train, Dataset, ::testing::ValuesIn(testing::built_devices()), testing::device_name);
+
+TEST(DatasetOnTheCpu, IsOfUseToTrainersWithOtherNumbersOfThreads) {
+  ResidentTrainer trainer = make_trainer(Device::cpu(2)), other = make_trainer(Device::cpu(2));
+  const Array x = images(), y = labels();
+  const DeviceDataset with_one_thread({{"x", x}, {"y", y}}, Device::cpu(1));
+  EXPECT_EQ(trainer.run(with_one_thread, 5), other.run(other.upload({{"x", x}, {"y", y}}), 5));
+  EXPECT_EQ(trainer.evaluate(with_one_thread).loss, other.evaluate(with_one_thread).loss);
+}
+
+TEST(DatasetOnTheCpu, IsOfNoUseToATrainerOnAnotherDevice) {
+  const Array x = images(), y = labels();
+  const DeviceDataset data({{"x", x}, {"y", y}}, Device::cpu());
+  ResidentTrainer trainer = make_trainer(Device::reference());
+  expect_error(ErrorCode::device_unavailable, {"\"cpu\"", "\"reference\""}, [&] { trainer.run(data, 1); });
+}
+
+/// The file that holds the code of a program is there as soon as it is compiled.
+std::ptrdiff_t programs_in(const std::string& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+}
+
+TEST(TrainerOnTheCpu, CompilesTheProgramsThatItNeedsAlone) {
+  const testing::Folder folder;
+  const Graph graph = classifier(5);  // that no other test compiles
+  const auto make = [&] {
+    return ResidentTrainer(graph, trainable(graph), testing::small_values(), AdamW{}, Device::cpu(2),
+                           {.cache_dir = folder.file("")});
+  };
+  ResidentTrainer on_device = make(), on_host = make();
+  EXPECT_EQ(programs_in(folder.file("")), 0);
+  EXPECT_TRUE(on_device.is_resident());
+  on_device.run(on_device.upload({{"x", images()}, {"y", labels()}}), 2);
+  EXPECT_EQ(programs_in(folder.file("")), 1);
+  on_host.evaluate(on_host.upload({{"x", images()}, {"y", labels()}}), Weights::trained, 5);
+  EXPECT_EQ(programs_in(folder.file("")), 2);
+  EXPECT_NE(on_host.explain().find("fc1.weight/m"), std::string::npos);
+  EXPECT_EQ(programs_in(folder.file("")), 3);
+}
 
 TEST(DatasetOnTheCpu, GivesTheSameBitsWithAnyThreads) {
   std::vector<std::vector<float>> losses;

@@ -208,7 +208,8 @@ TEST_P(Step, ReportsDeviceResidencyAndExplainsItself) {
   ResidentTrainer trainer = small_trainer(AdamW{}, GetParam());
   EXPECT_EQ(trainer.device(), GetParam());
   EXPECT_EQ(trainer.is_resident(), GetParam().name != "reference");
-  EXPECT_EQ(trainer.stats().resident_bytes, 3 * 4 * (6 * 5 + 5 + 5 * 3 + 3));
+  EXPECT_EQ(trainer.state_bytes(), 3 * 4 * (6 * 5 + 5 + 5 * 3 + 3));
+  EXPECT_EQ(trainer.stats().resident_bytes, trainer.state_bytes());
   const std::string report = trainer.explain();
   for (const char* part :
        {"trains 4 parameters with adamw", "fc1.weight/m", "step/lr", "step/gates", "output 1: i32[]"}) {

@@ -50,7 +50,7 @@ void Checkpoints::check_writable(const std::string& option, const std::string& p
 }
 
 void Checkpoints::check_space(const ResidentTrainer& trainer) const {
-  const auto size = static_cast<std::uint64_t>(trainer.stats().resident_bytes);
+  const auto size = static_cast<std::uint64_t>(trainer.state_bytes());
   const auto check = [&](const char* option, const std::string& path, bool again, std::int64_t keep) {
     struct statvfs info;
     if (path.empty() || ::statvfs(folder_of(path).c_str(), &info) != 0 || info.f_blocks == 0) return;
