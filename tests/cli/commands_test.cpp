@@ -36,6 +36,18 @@ TEST(CommandLine, HelpIsASuccessOnStandardOutput) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
 }
 
+TEST(CommandLine, WhatCannotBePrintedIsNoSuccess) {
+  const DataFolder folder;
+  for (const std::string command : {"--help", "--version", "train --help", "devices", "devices --json",
+                                    "show --workload mlp", "eval --data data"}) {
+    for (const std::string to : {">&-", ">/dev/full"}) {
+      const Finished result = run_shell(folder, "wholestep " + command + ' ' + to);
+      EXPECT_EQ(result.status, 1) << command << to;
+      EXPECT_EQ(result.err, "wholestep: error: cannot write to standard output\n") << command << to;
+    }
+  }
+}
+
 TEST(CommandLine, AnErrorIsOneLineOnStandardErrorAndStatus1) {
   const Folder folder;
   const Finished missing = run(folder, {"train", "--data", folder.file("nowhere")});

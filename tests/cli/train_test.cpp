@@ -212,7 +212,7 @@ TEST(Train, GivesTheSameBitsOnOneTwoAndFourThreads) {
 /// Interrupts a run once it has saved, runs the command that it prints, and compares with a run that was left alone.
 void expect_interruption_is_harmless(int signal) {
   const DataFolder folder;
-  const std::vector<std::string> common{"train", "--data", folder.data(), "--batch", "16", "--steps", "6000", "--save"};
+  const std::vector<std::string> common{"train", "--data", folder.data(), "--batch", "16", "--steps", "2000", "--save"};
   std::vector<std::string> interrupted = common, whole = common;
   interrupted.insert(interrupted.end(), {"it's.safetensors", "--save-every", "50"});
   whole.emplace_back("whole.safetensors");
@@ -222,10 +222,11 @@ void expect_interruption_is_harmless(int signal) {
   while (!std::filesystem::exists(checkpoint) && !process.ended())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   process.send(signal);
+  if (signal == SIGHUP) process.send(signal);  // by the terminal, and by its shell
   const Finished stopped = process.wait();
   ASSERT_EQ(stopped.status, 130) << stopped.err;
   const std::string steps = steps_in(checkpoint);
-  EXPECT_NE(stopped.err.find("interrupted at step " + steps + " of 6000"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("interrupted at step " + steps + " of 2000"), std::string::npos) << stopped.err;
 
   const Finished resumed = run_shell(folder, last_line(stopped.err));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
@@ -238,6 +239,41 @@ TEST(Train, AfterCtrlCThePrintedCommandEndsWithTheBitsOfTheRunThatWasLeftAlone) 
 }
 TEST(Train, AfterSigtermThePrintedCommandEndsWithTheBitsOfTheRunThatWasLeftAlone) {
   expect_interruption_is_harmless(SIGTERM);
+}
+TEST(Train, AfterItsTerminalWentAwayThePrintedCommandEndsWithTheBitsOfTheRunThatWasLeftAlone) {
+  expect_interruption_is_harmless(SIGHUP);
+}
+
+TEST(Train, UnderNohupHearsOfNoHangUp) {
+  const DataFolder folder;
+  Process process(folder, {"/bin/sh", "-c",
+                           "trap '' HUP; PATH=" + std::string(WHOLESTEP_BUILD_DIR) +
+                               ":$PATH; exec wholestep train --data data --steps 1000 --log log --json"});
+  while (read_file(folder.file("log/train.jsonl")).empty() && !process.ended())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.send(SIGHUP);
+  EXPECT_EQ(result_of(process.wait()).at("steps"), 1000);
+}
+
+TEST(Train, GoesOnWithoutAReaderOfItsOutputAndSaysSoAtTheEnd) {
+  const DataFolder folder;
+  for (const std::string to : {"| head -1", "> /dev/full", ">&-"}) {
+    const Finished result = run_shell(
+        folder, "{ wholestep train --data data --epochs 3 --log log --save a.safetensors; echo $? > status; } " + to);
+    EXPECT_EQ(read_file(folder.file("status")), "1\n") << to;
+    EXPECT_EQ(result.err, "wholestep: error: cannot write to standard output\n") << to;
+    EXPECT_EQ(steps_in(folder.file("a.safetensors")), "12") << to;
+    std::istringstream log(read_file(folder.file("log/train.jsonl")));
+    for (std::string line; std::getline(log, line);) EXPECT_TRUE(json::accept(line)) << to << ": " << line;
+    std::filesystem::remove(folder.file("a.safetensors"));
+  }
+}
+
+TEST(Train, PrintsANameThatIsNoTextAsWellAsJsonCan) {
+  const DataFolder folder;
+  const json result =
+      result_of(run(folder, {"train", "--data", folder.data(), "--steps", "1", "--save", "\xff.s", "--json"}));
+  EXPECT_EQ(result.at("checkpoint"), "\xEF\xBF\xBD.s");
 }
 
 TEST(Train, InterruptedWithoutSaveKeepsTheStateAnyway) {

@@ -12,6 +12,7 @@
 #include "checks.h"
 #include "command.h"
 #include "core/convert.h"
+#include "json.h"
 #include "median.h"
 #include "options.h"
 #include "wholestep/io.h"
@@ -204,7 +205,7 @@ int run_eval(const EvalOptions& options) {
         {"step_us_median", median(result.batch_us)},
         {"resident", forward.is_resident()},
         {"checkpoint", options.load.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(options.load)}};
-    fmt::print("{}\n", object.dump());
+    fmt::print("{}\n", one_line(object));
   } else {
     fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %, {:.1f} us per batch of {}\n", test.size(), result.loss,
                100 * result.accuracy, median(result.batch_us), options.batch);

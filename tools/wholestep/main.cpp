@@ -1,12 +1,25 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 #include "command.h"
-#include "wholestep/error.h"
 
 namespace wholestep::cli {
 namespace {
+
+/// Opens what the caller has closed of standard input, output and error, for the direction that nobody uses: the next
+/// file would take its number, and results would go into it.
+void occupy_standard_files() {
+  for (const auto& [number, direction] :
+       {std::pair{STDIN_FILENO, O_WRONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_RDONLY}}) {
+    if (fcntl(number, F_GETFD) < 0 && errno == EBADF) open("/dev/null", direction);  // takes the lowest free number
+  }
+}
 
 int run(int argc, char** argv) {
   CLI::App app("wholestep compiles a whole training step - forward, backward and update - into one program.",
@@ -27,8 +40,6 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw Error(ErrorCode::io_error, "cannot write to standard output");
   return status;
 }
 
@@ -36,12 +47,16 @@ int run(int argc, char** argv) {
 }  // namespace wholestep::cli
 
 int main(int argc, char** argv) {
+  wholestep::cli::occupy_standard_files();
+  int status = 1;
   try {
-    return wholestep::cli::run(argc, argv);
+    status = wholestep::cli::run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "wholestep: error: %s\n", error.what());
   } catch (...) {
     std::fputs("wholestep: error: an exception of unknown type\n", stderr);
   }
-  return 1;
+  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || status == 1) return status;
+  std::fputs("wholestep: error: cannot write to standard output\n", stderr);
+  return status == 0 ? 1 : status;
 }

@@ -14,6 +14,7 @@
 #include "options.h"
 #include "passes/passes.h"
 #include "plan/plan.h"
+#include "progress.h"
 #include "train/step_graph.h"
 #include "wholestep/nn.h"
 #include "wholestep/session.h"
@@ -63,7 +64,7 @@ class Printer {
  public:
   void operator()(std::string text) {
     while (text.ends_with('\n')) text.pop_back();
-    fmt::print("{}{}\n", first_ ? "" : "\n", text);
+    tell(stdout, "{}{}\n", first_ ? "" : "\n", text);
     first_ = false;
   }
 

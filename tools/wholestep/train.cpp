@@ -195,21 +195,21 @@ void print_json(const TrainOptions& options, const RunIdentity& run, const Resid
       {"interrupted", outcome.interrupted},
       {"seconds", outcome.seconds},
       {"epochs", epochs}};
-  fmt::print("{}\n", result.dump());
+  tell(stdout, "{}\n", one_line(result));
 }
 
 void print_end(const ResidentTrainer& trainer, const TrainingOutcome& outcome) {
-  if (outcome.epochs.empty() && outcome.test) fmt::print("test accuracy {:.2f} %\n", 100 * outcome.test->accuracy);
-  fmt::print("{} steps, {:.1f} s", trainer.steps(), outcome.seconds);
-  if (outcome.step_us_median) fmt::print(", {:.1f} us/step (median)", *outcome.step_us_median);
+  if (outcome.epochs.empty() && outcome.test) tell(stdout, "test accuracy {:.2f} %\n", 100 * outcome.test->accuracy);
+  tell(stdout, "{} steps, {:.1f} s", trainer.steps(), outcome.seconds);
+  if (outcome.step_us_median) tell(stdout, ", {:.1f} us/step (median)", *outcome.step_us_median);
   if (trainer.skipped_steps() > 0) {
-    fmt::print("\nskipped: {} of the steps, since their gradients were not finite", trainer.skipped_steps());
+    tell(stdout, "\nskipped: {} of the steps, since their gradients were not finite", trainer.skipped_steps());
   }
-  fmt::print("\nresident: {}\n", trainer.is_resident() ? "yes" : "no");
+  tell(stdout, "\nresident: {}\n", trainer.is_resident() ? "yes" : "no");
   if (outcome.checkpoint.empty())
-    fmt::print("checkpoint: none (--save FILE keeps one)\n");
+    tell(stdout, "checkpoint: none (--save FILE keeps one)\n");
   else
-    fmt::print("checkpoint: {} (step {})\n", outcome.checkpoint, trainer.steps());
+    tell(stdout, "checkpoint: {} (step {})\n", outcome.checkpoint, trainer.steps());
 }
 
 /// Data that the model cannot take is found before training, and named.
