@@ -273,6 +273,12 @@ TEST(Train, FindsAFileSystemWithoutRoomBeforeItTrains) {
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_NE(result.err.find("--save small/a.safetensors: no space"), std::string::npos) << result.err;
   EXPECT_EQ(result.out, "") << "nothing was trained, nothing left behind";
+
+  // Enough for the tensors, too little for all that goes with them.
+  const std::string tight = "mkdir tight && mount -t tmpfs -o size=1196k none tight";
+  const Finished header = run_shell(
+      folder, "unshare -rm sh -c '" + tight + " && wholestep train --data data --steps 3 --save tight/a.safetensors'");
+  EXPECT_NE(header.err.find("--save tight/a.safetensors: no space"), std::string::npos) << header.err;
 }
 
 }  // namespace

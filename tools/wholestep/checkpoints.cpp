@@ -10,6 +10,9 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
 
 #include "wholestep/error.h"
 #include "wholestep/io.h"
@@ -30,16 +33,51 @@ std::pair<std::string, std::string> around_number(const std::string& path) {
   return {(whole.parent_path() / whole.stem()).string() + "-", whole.extension().string()};
 }
 
+std::string config_beside(const std::string& path) { return path + ".json"; }
+
+/// Of a regular file; none where there is no such.
+std::optional<std::string> content_of(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+/// Has the file hold `content`, or be gone where that is none.
+void put(const std::string& path, const std::optional<std::string>& content) {
+  if (content) {
+    io::write_file_atomically(path, {{content->data(), content->size()}});
+    return;
+  }
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) throw Error(ErrorCode::io_error, fmt::format("cannot remove {}: {}", path, error.message()));
+}
+
+/// For when another error is on its way.
+void put_back(const std::string& path, const std::optional<std::string>& content) {
+  try {
+    put(path, content);
+  } catch (const Error&) {
+  }
+}
+
+// The header of a checkpoint, at most: what it says of the run; of each parameter the weights, moments, factors of a
+// preconditioner, an average.
+constexpr std::uint64_t kHeaderBytes = 2048, kTensorsOfParameter = 8, kEntryBytes = 128;
+
 }  // namespace
 
 void Checkpoints::check_writable(const std::string& option, const std::string& path) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    throw Error(ErrorCode::io_error, fmt::format("{} {}: expected a file, this is a folder", option, path));
-  }
-  if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
-    throw Error(ErrorCode::io_error,
-                fmt::format("{} {}: expected a regular file, this is a device, pipe or socket", option, path));
+  for (const std::string& file : {path, config_beside(path)}) {
+    if (fs::is_directory(file, ignored)) {
+      throw Error(ErrorCode::io_error, fmt::format("{} {}: expected a file, {} is a folder", option, path, file));
+    }
+    if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) {
+      throw Error(ErrorCode::io_error,
+                  fmt::format("{} {}: expected a regular file, {} is a device, pipe or socket", option, path, file));
+    }
   }
   const std::string probe = fmt::format("{}.probe{}", path, getpid());
   const int file = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -50,19 +88,21 @@ void Checkpoints::check_writable(const std::string& option, const std::string& p
 }
 
 void Checkpoints::check_space(const ResidentTrainer& trainer) const {
-  const auto size = static_cast<std::uint64_t>(trainer.state_bytes());
+  std::uint64_t size = static_cast<std::uint64_t>(trainer.state_bytes()) + kHeaderBytes;
+  for (const std::string& name : trainer.trainable()) size += kTensorsOfParameter * (name.size() + kEntryBytes);
   const auto check = [&](const char* option, const std::string& path, bool again, std::int64_t keep) {
     struct statvfs info;
     if (path.empty() || ::statvfs(folder_of(path).c_str(), &info) != 0 || info.f_blocks == 0) return;
     std::error_code ignored;
     // A new file is whole before an old one goes.
     const std::int64_t files = keep > 0 ? keep + 2 : again && !fs::exists(path, ignored) ? 2 : 1;
-    const std::uint64_t needed = static_cast<std::uint64_t>(files) * size;
+    const auto on_disk = [&](std::uint64_t bytes) { return (bytes / info.f_frsize + 1) * info.f_frsize; };
+    const std::uint64_t needed = static_cast<std::uint64_t>(files) * (on_disk(size) + on_disk(plan_.config.size()));
     const std::uint64_t free = std::uint64_t{info.f_bavail} * info.f_frsize;
     if (free >= needed) return;
     throw Error(ErrorCode::io_error,
-                fmt::format("{} {}: no space: checkpoints of {} bytes need {} bytes, the file system has {}", option,
-                            path, size, needed, free));
+                fmt::format("{} {}: no space: checkpoints of some {} bytes need {} bytes, the file system has {}",
+                            option, path, size, needed, free));
   };
   check("--save", plan_.path, plan_.every > 0, plan_.keep);
   check("--save-best", plan_.best_path, true, 0);
@@ -90,14 +130,20 @@ void Checkpoints::adopt(std::int64_t steps) {
 }
 
 void Checkpoints::write(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress) {
-  const std::string config = path + ".json";
-  if (!configured_.contains(config)) {
-    io::write_file_atomically(config, {{plan_.config.data(), plan_.config.size()}});
-    configured_.insert(config);
-  }
   Metadata metadata = run_.to_metadata();
   for (auto& item : progress.to_metadata()) metadata.push_back(std::move(item));
-  trainer.save(path, metadata);
+  const std::string config = config_beside(path);
+  const std::optional<std::string> before = content_of(config);
+  std::error_code ignored;
+  const bool anew = before != plan_.config, replaces = fs::exists(path, ignored);
+  if (anew) put(config, replaces ? std::nullopt : std::optional(plan_.config));
+  try {
+    trainer.save(path, metadata);
+  } catch (...) {
+    if (anew) put_back(config, before);
+    throw;
+  }
+  if (anew && replaces) put(config, plan_.config);
 }
 
 std::string Checkpoints::save(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress) {
@@ -115,9 +161,8 @@ std::string Checkpoints::save_on_the_way(const ResidentTrainer& trainer, const R
   while (kept_.size() > static_cast<std::size_t>(plan_.keep)) {
     const std::string oldest = numbered(kept_.front());
     std::error_code error;
-    fs::remove(oldest, error);
-    if (!error) fs::remove(oldest + ".json", error);
-    configured_.erase(oldest + ".json");
+    fs::remove(config_beside(oldest), error);  // first: a checkpoint that a kill leaves is found and removed later
+    if (!error) fs::remove(oldest, error);
     if (error) throw Error(ErrorCode::io_error, fmt::format("cannot remove {}: {}", oldest, error.message()));
     kept_.erase(kept_.begin());
   }

@@ -1,7 +1,6 @@
 #pragma once
 // The files that a training run leaves behind.
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -16,16 +15,16 @@ struct CheckpointPlan {
   std::string best_path;   // whenever the test set is served best so far; empty: none
   std::int64_t every = 0;  // steps; 0: at the end only
   std::int64_t keep = 0;   // what is written on the way goes to files of its own, the newest so many; 0: to `path`
-  std::string config;      // JSON, written beside every checkpoint as FILE.json
+  std::string config;      // JSON, beside every checkpoint as FILE.json
 };
 
 class Checkpoints {
  public:
   Checkpoints(const CheckpointPlan& plan, const RunIdentity& run) : plan_(plan), run_(run) {}
 
-  /// Throws `io_error` where a file could not be written, or where the file system says that it has not the room;
-  /// leaves nothing behind.
+  /// Throws `io_error` where a checkpoint could not be written; leaves nothing behind.
   static void check_writable(const std::string& option, const std::string& path);
+  /// Throws `io_error` where the file system says that it has not the room for all files.
   void check_space(const ResidentTrainer& trainer) const;
   /// Counts the files of this run that are there already: those of up to `steps` steps.
   void adopt(std::int64_t steps);
@@ -43,13 +42,14 @@ class Checkpoints {
 
  private:
   std::string numbered(std::int64_t steps) const;
+  /// A kill may come between the two files of a checkpoint: then FILE.json is missing, or there alone, but never that
+  /// of another run than FILE. An error leaves both as they were.
   void write(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress);
   std::string save(const std::string& path, const ResidentTrainer& trainer, const RunProgress& progress);
 
   const CheckpointPlan& plan_;
   const RunIdentity& run_;
-  std::vector<std::int64_t> kept_;    // steps of the numbered files, ascending
-  std::set<std::string> configured_;  // JSON files that this process has written
+  std::vector<std::int64_t> kept_;  // steps of the numbered files, ascending
   std::string newest_;
   std::int64_t newest_steps_ = -1;
 };

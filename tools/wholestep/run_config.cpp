@@ -5,15 +5,29 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "io/file.h"
+#include "options.h"
 #include "wholestep/error.h"
 
 namespace wholestep::cli {
 namespace {
 
+/// `path` is missing, but not the checkpoint that it would stand beside: a save of it was cut short.
+void check_cut_short(const std::string& path) {
+  std::error_code ignored;
+  const std::string checkpoint = path.ends_with(".json") ? path.substr(0, path.size() - 5) : "";
+  if (std::filesystem::exists(path, ignored) || !std::filesystem::exists(checkpoint, ignored)) return;
+  throw Error(
+      ErrorCode::file_not_found,
+      fmt::format("cannot open {}: it is missing beside {}, which tells enough to go on: --resume {} --data PATH", path,
+                  checkpoint, shell_quote(checkpoint)));
+}
+
 nlohmann::json read_object(const std::string& path) {
+  check_cut_short(path);
   io::InputFile file(path);
   std::string text(file.size(), '\0');
   text.resize(file.read_up_to(text.data(), text.size()));
