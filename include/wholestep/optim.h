@@ -104,8 +104,8 @@ struct SGD {
 
 /// Adam (Kingma and Ba, 2015, algorithm 1): m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// p -= lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps); weight_decay is added to the gradient (L2).
-/// Computed as p -= (lr / (1 - beta1^t)) * m / (sqrt(v) * (1 / sqrt(1 - beta2^t)) + eps), both corrections in double on
-/// the host. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
+/// Computed as p -= (lr / (1 - beta1^t)) * (m / (sqrt(v) * (1 / sqrt(1 - beta2^t)) + eps)), both corrections in double
+/// on the host. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
 struct Adam {
   double lr = 1e-3;
   double beta1 = 0.9;

@@ -62,7 +62,7 @@ class AdafactorRule : public OptimizerRule {
     const Tensor clip = maximum(root_mean_square(update) / options_.d, 1);
     const Tensor rate = minimum(a.lr, a.scalars[1]) * maximum(root_mean_square(a.param), options_.eps2);
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
-    return {as(p - rate / clip * update, args.param.dtype()), slots};
+    return {as(descended(p, rate / clip, update), args.param.dtype()), slots};
   }
 
  private:

@@ -22,7 +22,7 @@ class AdamRule : public MomentsRule<Adam> {
   }
 
   // The paper's lr * (m / bc1) / (sqrt(v / bc2) + eps), with all that is the same for every element taken out of the
-  // division: (lr / bc1) * m / (sqrt(v) * (1 / sqrt(bc2)) + eps). One square root and one division per element.
+  // division: (lr / bc1) * (m / (sqrt(v) * (1 / sqrt(bc2)) + eps)). One square root and one division per element.
   OptimizerResult append(const OptimizerArgs& args) const override {
     const OptimizerArgs a = in_update_dtype(args);
     Tensor g = a.grad;
@@ -35,7 +35,7 @@ class AdamRule : public MomentsRule<Adam> {
     const auto [m, v] = moments(a, g);
     const Tensor step_size = a.lr * a.scalars[0];
     const Tensor denominator = multiply_add(sqrt(v), a.scalars[1], options_.eps);
-    return {as(p - step_size * m / denominator, args.param.dtype()), {m, v}};
+    return {as(descended(p, step_size, m / denominator), args.param.dtype()), {m, v}};
   }
 
  private:

@@ -15,7 +15,7 @@ class LambRule : public MomentsRule<LAMB> {
     const Tensor ratio = m * a.scalars[0] / multiply_add(sqrt(v), a.scalars[1], options_.eps);
     const Tensor update = options_.weight_decay > 0 ? multiply_add(a.param, options_.weight_decay, ratio) : ratio;
     const Tensor trust = trust_ratio(l2_norm(a.param), l2_norm(update));
-    return {as(a.param - a.lr * trust * update, args.param.dtype()), {m, v}};
+    return {as(descended(a.param, a.lr * trust, update), args.param.dtype()), {m, v}};
   }
 
  private:

@@ -22,8 +22,9 @@ class LionRule : public OptimizerRule {
   OptimizerResult append(const OptimizerArgs& args) const override {
     const OptimizerArgs a = in_update_dtype(args);
     const Tensor direction = sign(moving_average(a.slots[0], a.grad, options_.beta1));
-    const Tensor p = decayed(a.param, a.lr, options_.weight_decay) - a.lr * direction;
-    return {as(p, args.param.dtype()), {moving_average(a.slots[0], a.grad, options_.beta2)}};
+    const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
+    return {as(descended(p, a.lr, direction), args.param.dtype()),
+            {moving_average(a.slots[0], a.grad, options_.beta2)}};
   }
 
  private:

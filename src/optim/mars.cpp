@@ -23,7 +23,7 @@ class MarsRule : public MomentsRule<MARS> {
     const auto [m, v] = moments(a, c);
     const Tensor denominator = multiply_add(sqrt(v), a.scalars[1], options_.eps);
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
-    return {as(p - (a.lr * a.scalars[0]) * m / denominator, args.param.dtype()), {m, v, a.grad}};
+    return {as(descended(p, a.lr * a.scalars[0], m / denominator), args.param.dtype()), {m, v, a.grad}};
   }
 };
 

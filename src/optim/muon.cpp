@@ -46,7 +46,7 @@ class OrthogonalRule : public OptimizerRule {
     const Tensor update = reshape(orthogonalised(matrix, options_.iterations), shape);
     const double scale = std::sqrt(std::max(1.0, static_cast<double>(outputs) / static_cast<double>(inputs)));
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
-    return {as(p - (a.lr * scale) * update, args.param.dtype()), {momentum}};
+    return {as(descended(p, a.lr * scale, update), args.param.dtype()), {momentum}};
   }
 
  private:

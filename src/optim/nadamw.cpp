@@ -44,10 +44,10 @@ class NAdamWRule : public MomentsRule<NAdamW> {
   OptimizerResult append(const OptimizerArgs& args) const override {
     const OptimizerArgs a = in_update_dtype(args);
     const auto [m, v] = moments(a, a.grad);
-    const Tensor direction = multiply_add(a.grad, a.lr * a.scalars[0], m * (a.lr * a.scalars[1]));
+    const Tensor direction = multiply_add(a.grad, a.scalars[0], m * a.scalars[1]);
     const Tensor denominator = multiply_add(sqrt(v), a.scalars[2], options_.eps);
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
-    return {as(p - direction / denominator, args.param.dtype()), {m, v}};
+    return {as(descended(p, a.lr, direction / denominator), args.param.dtype()), {m, v}};
   }
 };
 

@@ -42,8 +42,8 @@ class RAdamRule : public MomentsRule<RAdam> {
       g = multiply_add(p, options_.weight_decay, g);
     }
     const auto [m, v] = moments(a, g);
-    const Tensor rate = a.lr * (a.scalars[0] / (sqrt(v) + options_.eps) + a.scalars[1]);
-    return {as(p - m * rate, args.param.dtype()), {m, v}};
+    const Tensor direction = m * (a.scalars[0] / (sqrt(v) + options_.eps) + a.scalars[1]);
+    return {as(descended(p, a.lr, direction), args.param.dtype()), {m, v}};
   }
 };
 

@@ -78,6 +78,8 @@ Tensor decayed(Tensor p, Tensor lr, double weight_decay) {
   return weight_decay == 0 ? p : p * (1.0 - lr * weight_decay);
 }
 
+Tensor descended(Tensor p, Tensor rate, Tensor direction) { return multiply_add(direction, -rate, p); }
+
 Tensor l2_norm(Tensor x) { return sqrt(reduce_sum(square(x))); }
 
 OptimizerArgs in_update_dtype(const OptimizerArgs& args) {

@@ -38,6 +38,8 @@ Tensor as(Tensor x, DType dtype);
 Tensor moving_average(Tensor average, Tensor value, double rate);
 /// p * (1 - lr * weight_decay); `p` itself where there is no decay.
 Tensor decayed(Tensor p, Tensor lr, double weight_decay);
+/// p - rate * direction, rounded once. `rate` is a scalar, so that its sign costs nothing per element.
+Tensor descended(Tensor p, Tensor rate, Tensor direction);
 /// The Euclidean norm of all elements, a scalar.
 Tensor l2_norm(Tensor x);
 /// `args` with parameter, gradient and scalars in the dtype of the update, in which the slots are.

@@ -45,12 +45,12 @@ class SgdRule : public OptimizerRule {
     const OptimizerArgs a = in_update_dtype(args);
     Tensor g = a.grad;
     if (options_.weight_decay > 0) g = g + a.param * options_.weight_decay;
-    if (options_.momentum == 0) return {as(a.param - a.lr * g, args.param.dtype()), {}};
+    if (options_.momentum == 0) return {as(descended(a.param, a.lr, g), args.param.dtype()), {}};
 
     const Tensor share_of_g = a.scalars.empty() ? g : a.scalars[0] * g;
     const Tensor momentum = a.slots[0] * options_.momentum + share_of_g;
     const Tensor direction = options_.nesterov ? g + momentum * options_.momentum : momentum;
-    return {as(a.param - a.lr * direction, args.param.dtype()), {momentum}};
+    return {as(descended(a.param, a.lr, direction), args.param.dtype()), {momentum}};
   }
 
  private:

@@ -33,7 +33,7 @@ class SophiaRule : public OptimizerRule {
     const Tensor ratio = m / maximum(h * options_.gamma, options_.eps);
     const Tensor clipped = minimum(maximum(ratio, -1.0), 1.0);
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
-    return {as(p - a.lr * clipped, args.param.dtype()), {m, h}};
+    return {as(descended(p, a.lr, clipped), args.param.dtype()), {m, h}};
   }
 
   int refresh_due(std::int64_t t) const override { return (t - 1) % options_.k == 0; }
