@@ -43,7 +43,8 @@ struct RunOptions {
   /// Seed of the order of examples, another in each epoch: that of `data::ImageSet::shuffled(shuffle_seed, epoch)`.
   std::uint64_t shuffle_seed = 0;
   bool shuffle = true;  ///< off: the order of the dataset in every epoch
-  /// Learning rate by the number of steps taken before the step; empty: as it is set.
+  /// Learning rate by the number of steps taken before the step; empty: as it is set. Asked for all steps of a call
+  /// before the first.
   std::function<double(std::int64_t step)> lr = {};
   /// Called after each step that was skipped (see UpdateOptions::skip_non_finite), by the same number.
   std::function<void(std::int64_t step)> on_skip = {};

@@ -121,12 +121,14 @@ class ResidentTrainer {
   /// `n` steps on batches of `dataset`, whose rows the program itself gathers; their losses. Step s, counted from 0 as
   /// `steps()` does, takes batch s % b of epoch s / b, b being the number of batches in an epoch, the last of which may
   /// be smaller: so a resumed run goes on where it was. The dataset stays in memory until another is used. Throws
-  /// before the first step `invalid_argument` (n or a batch size below 0; micro-batches are pending), `missing_input`,
-  /// `unknown_name`, `dtype_mismatch`, `shape_mismatch` (also where no program takes a batch size),
-  /// `index_out_of_range`, `device_unavailable`; during one, as `step` and as `set_lr`.
+  /// before the first step `invalid_argument` (n or a batch size below 0; micro-batches are pending; a learning rate
+  /// that `set_lr` would refuse), `missing_input`, `unknown_name`, `dtype_mismatch`, `shape_mismatch` (also where no
+  /// program takes a batch size), `index_out_of_range`, `device_unavailable`, and what `options.lr` throws; during one,
+  /// `non_finite` as `step`, and what `options.on_skip` throws. The losses are lost then; `steps()` says how many steps
+  /// were taken.
   std::vector<float> run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& options = {});
-  /// A dataset on this trainer's device, checked against its graph: throws as the constructor of `DeviceDataset`, and
-  /// as `run`.
+  /// A dataset on this trainer's device, checked against its graph first: throws as `run`, and as the constructor of
+  /// `DeviceDataset`.
   DeviceDataset upload(const Inputs& arrays) const;
 
   /// The loss of a micro-batch, whose gradients are added to those of the ones before it. Weights, optimizer state and
@@ -164,9 +166,9 @@ class ResidentTrainer {
   /// key, so a resumed run draws what the uninterrupted one would have. Kept in checkpoints.
   void set_seed(std::uint64_t seed);
   std::uint64_t seed() const;
-  /// A frozen parameter and its optimizer state do not move, and its step count stands still. False for a name that is
-  /// not trainable.
-  bool set_frozen(const std::string& name, bool frozen);
+  /// A frozen parameter and its optimizer state do not move, and its step count stands still. Both throw `unknown_name`
+  /// for a name that is not trainable.
+  void set_frozen(const std::string& name, bool frozen);
   bool is_frozen(const std::string& name) const;
 
   const std::vector<std::string>& trainable() const;

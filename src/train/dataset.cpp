@@ -83,9 +83,11 @@ std::int64_t DeviceDataset::bytes() const {
   return total;
 }
 
-std::vector<std::pair<std::string, TensorType>> DeviceDataset::arrays() const {
+std::vector<std::pair<std::string, TensorType>> DeviceDataset::arrays() const { return data_->types(); }
+
+std::vector<std::pair<std::string, TensorType>> Data::types() const {
   std::vector<std::pair<std::string, TensorType>> types;
-  for (const Data::Entry& entry : data_->entries) types.emplace_back(entry.name, entry.type);
+  for (const Entry& entry : entries) types.emplace_back(entry.name, entry.type);
   return types;
 }
 
@@ -129,46 +131,60 @@ std::int64_t batch_of(const Graph& graph) {
   return first->type.shape[0];
 }
 
-void check_dataset(const Graph& graph, const Data& data, const Device& device) {
-  const auto fail = [&](ErrorCode code, const std::string& message) {
-    throw Error(code, fmt::format("{}: dataset: {}", graph.name(), message));
-  };
-  if (!backend::same_memory(data.device, device)) {
-    fail(ErrorCode::device_unavailable,
-         fmt::format("it is in the memory of device \"{}\", expected that of the trainer's, \"{}\"", data.device.name,
-                     device.name));
+namespace {
+
+[[noreturn]] void refuse(ErrorCode code, const Graph& graph, const std::string& message) {
+  throw Error(code, fmt::format("{}: dataset: {}", graph.name(), message));
+}
+
+void check_array(const Graph& graph, const Node& input, const TensorType& array) {
+  if (array.dtype != input.type.dtype) {
+    refuse(ErrorCode::dtype_mismatch, graph,
+           fmt::format("array \"{}\" is {}, the input is {}", input.name, to_string(array), to_string(input.type)));
   }
+  if (!array.shape.empty() && same_examples(array, input.type)) return;
+  std::string rows = "n";
+  for (const std::int64_t extent : example_shape(input.type)) rows += fmt::format(", {}", extent);
+  refuse(ErrorCode::shape_mismatch, graph,
+         fmt::format("array \"{}\" is {}, expected [{}] for the input, {}", input.name, to_string(array), rows,
+                     to_string(input.type)));
+}
+
+}  // namespace
+
+void check_arrays(const Graph& graph, const std::vector<std::pair<std::string, TensorType>>& arrays) {
   batch_of(graph);
-  for (const NodeId id : graph.nodes_of("input")) {
-    const Node& input = graph.node(id);
-    if (of_the_step_block(input.name)) continue;
-    const Data::Entry* entry = data.find(input.name);
-    if (!entry) {
-      fail(ErrorCode::missing_input, fmt::format("no array for input \"{}\", {}", input.name, to_string(input.type)));
+  const auto inputs = given_inputs(graph);
+  for (const auto& [name, type] : inputs) {
+    const auto array = std::ranges::find(arrays, name, &std::pair<std::string, TensorType>::first);
+    if (array == arrays.end()) {
+      refuse(ErrorCode::missing_input, graph, fmt::format("no array for input \"{}\", {}", name, to_string(type)));
     }
-    if (entry->type.dtype != input.type.dtype) {
-      fail(ErrorCode::dtype_mismatch, fmt::format("array \"{}\" is {}, the input is {}", input.name,
-                                                  to_string(entry->type), to_string(input.type)));
-    }
-    if (!same_examples(entry->type, input.type)) {
-      fail(ErrorCode::shape_mismatch, fmt::format("rows of array \"{}\", {}, do not fit the input, {}", input.name,
-                                                  to_string(entry->type), to_string(input.type)));
-    }
+    check_array(graph, graph.node(graph.find_id(name)), array->second);
   }
-  for (const Data::Entry& entry : data.entries) {
-    const NodeId id = graph.find_id(entry.name);
-    if (id >= 0 && graph.node(id).op->name == "input" && !of_the_step_block(entry.name)) continue;
-    fail(ErrorCode::unknown_name, fmt::format("array \"{}\" is no input of the graph", entry.name));
+  for (const auto& [name, type] : arrays) {
+    if (std::ranges::find(inputs, name, &std::pair<std::string, TensorType>::first) != inputs.end()) continue;
+    refuse(ErrorCode::unknown_name, graph, fmt::format("array \"{}\" is no input of the graph", name));
   }
+}
+
+void check_dataset(const Graph& graph, const Data& data, const Device& device) {
+  if (!backend::same_memory(data.device, device)) {
+    refuse(ErrorCode::device_unavailable, graph,
+           fmt::format("it is in the memory of device \"{}\", expected that of the trainer's, \"{}\"", data.device.name,
+                       device.name));
+  }
+  check_arrays(graph, data.types());
   for (const plan::IndexBound& index : runtime::index_bounds(graph)) {
     const Data::Entry* entry = data.find(index.input);
     if (!entry || !entry->range) continue;
     const Data::Range& range = *entry->range;
     const bool too_low = range.low < 0;
     if (!too_low && range.high < index.bound) continue;
-    fail(ErrorCode::index_out_of_range, fmt::format("element {} of array \"{}\" is {}, expected 0 <= index < {}",
-                                                    too_low ? range.low_at : range.high_at, entry->name,
-                                                    too_low ? range.low : range.high, index.bound));
+    refuse(ErrorCode::index_out_of_range, graph,
+           fmt::format("element {} of array \"{}\" is {}, expected 0 <= index < {}",
+                       too_low ? range.low_at : range.high_at, entry->name, too_low ? range.low : range.high,
+                       index.bound));
   }
 }
 

@@ -28,6 +28,8 @@ struct DeviceDataset::Data {
   std::vector<Entry> entries;
 
   const Entry* find(std::string_view name) const;
+  /// Names and types, in the order given.
+  std::vector<std::pair<std::string, TensorType>> types() const;
 };
 
 namespace train {
@@ -41,9 +43,11 @@ std::string dataset_input(std::string_view name);
 /// have none or not the same, `unsupported` where there are no inputs.
 std::int64_t batch_of(const Graph& graph);
 
-/// Throws unless each input of `graph` has an array in `data` and the other way round: `missing_input`, `unknown_name`,
-/// `dtype_mismatch`, what `batch_of` throws, `shape_mismatch` (rows of another shape; one side may be flat),
-/// `index_out_of_range` (an element used as an index), `device_unavailable` (another device).
+/// Throws unless each input of `graph` has one of `arrays` and the other way round: `missing_input`, `unknown_name`,
+/// `dtype_mismatch`, what `batch_of` throws, `shape_mismatch` (rows of another shape; one side may be flat).
+void check_arrays(const Graph& graph, const std::vector<std::pair<std::string, TensorType>>& arrays);
+/// As above for the arrays of `data`, and `index_out_of_range` (an element used as an index), `device_unavailable`
+/// (another device).
 void check_dataset(const Graph& graph, const DeviceDataset::Data& data, const Device& device);
 
 /// `graph` with each of its inputs in place of rows `kRows` of a whole array of `data`. The dataset fits.

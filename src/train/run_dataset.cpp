@@ -69,6 +69,10 @@ RowsProgram& ResidentTrainer::State::step_program(const DeviceDataset& dataset, 
 std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std::int64_t n, const RunOptions& how) {
   if (n < 0) throw Error(ErrorCode::invalid_argument, fmt::format("run: {} steps", n));
   train::check_nothing_pending(pending);
+  std::vector<double> rates;
+  for (std::int64_t i = 0; how.lr && i < n; ++i) {
+    train::StepBlock::check_lr(rates.emplace_back(how.lr(block.steps + i)));
+  }
   const Batching batching = check(dataset, how.batch);
   const std::optional<std::uint64_t> seed = how.shuffle ? std::optional(how.shuffle_seed) : std::nullopt;
   const auto number = [&] { return block.steps % batching.count(); };
@@ -83,7 +87,7 @@ std::vector<float> ResidentTrainer::State::run(const DeviceDataset& dataset, std
 
   std::vector<float> losses;
   for (std::int64_t i = 0; i < n; ++i) {
-    if (how.lr) block.set_lr(how.lr(block.steps));
+    if (how.lr) block.set_lr(rates[static_cast<std::size_t>(i)]);
     block.write();
     const bool is_full = number() < batching.full();
     RowsProgram* const made = is_full ? full : rest;
@@ -168,8 +172,12 @@ std::vector<float> ResidentTrainer::run(const DeviceDataset& dataset, std::int64
   return state_->run(dataset, n, options);
 }
 DeviceDataset ResidentTrainer::upload(const Inputs& arrays) const {
+  const Graph& forward = state_->programs.front()->forward;
+  std::vector<std::pair<std::string, TensorType>> types;
+  for (const auto& [name, view] : arrays) types.emplace_back(name, view.type);
+  train::check_arrays(forward, types);  // it knows shapes that a dataset by itself does not
   DeviceDataset dataset(arrays, state_->device);
-  train::check_dataset(state_->programs.front()->forward, dataset.data(), state_->device);
+  train::check_dataset(forward, dataset.data(), state_->device);
   return dataset;
 }
 Evaluation ResidentTrainer::evaluate(const DeviceDataset& dataset, Weights weights, std::int64_t batch) {

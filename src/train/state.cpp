@@ -335,16 +335,8 @@ double ResidentTrainer::lr() const { return state_->block.lr(); }
 void ResidentTrainer::set_seed(std::uint64_t seed) { state_->block.seed = seed; }
 std::uint64_t ResidentTrainer::seed() const { return state_->block.seed; }
 
-bool ResidentTrainer::set_frozen(const std::string& name, bool frozen) {
-  const std::int64_t i = state_->block.find(name);
-  if (i >= 0) state_->block.gates[static_cast<std::size_t>(i)] = frozen ? 0 : 1;
-  return i >= 0;
-}
-
-bool ResidentTrainer::is_frozen(const std::string& name) const {
-  const std::int64_t i = state_->block.find(name);
-  return i >= 0 && state_->block.gates[static_cast<std::size_t>(i)] == 0;
-}
+void ResidentTrainer::set_frozen(const std::string& name, bool frozen) { state_->block.gate_of(name) = frozen ? 0 : 1; }
+bool ResidentTrainer::is_frozen(const std::string& name) const { return state_->block.gate_of(name) == 0; }
 
 const std::vector<std::string>& ResidentTrainer::trainable() const { return state_->names(); }
 std::int64_t ResidentTrainer::steps() const { return state_->block.steps; }

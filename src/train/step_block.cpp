@@ -1,6 +1,7 @@
 #include "train/step_block.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,11 +32,21 @@ std::int64_t StepBlock::find(std::string_view name) const {
   return found == index_.end() ? -1 : static_cast<std::int64_t>(found->second);
 }
 
+std::uint8_t& StepBlock::gate_of(std::string_view name) {
+  const std::int64_t i = find(name);
+  if (i >= 0) return gates[static_cast<std::size_t>(i)];
+  throw Error(ErrorCode::unknown_name,
+              fmt::format("no trainable parameter is called \"{}\"; trainable: {}", name, fmt::join(names_, ", ")));
+}
+
+void StepBlock::check_lr(double lr) {
+  if (std::isfinite(lr) && lr >= 0) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("learning rate must be finite and at least 0, got {}", number_text(lr)));
+}
+
 void StepBlock::set_lr(double lr) {
-  if (!std::isfinite(lr) || lr < 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("learning rate must be finite and at least 0, got {}", number_text(lr)));
-  }
+  check_lr(lr);
   lr_ = lr;
   lr_input_ = static_cast<float>(lr);
 }

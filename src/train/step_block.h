@@ -25,8 +25,11 @@ class StepBlock {
   const std::vector<std::string>& names() const { return names_; }
   /// Position in `names`; -1 for a name that is not trainable.
   std::int64_t find(std::string_view name) const;
+  /// Whether parameter `name` moves. Throws `unknown_name` where it is not trainable.
+  std::uint8_t& gate_of(std::string_view name);
 
   /// Throws `invalid_argument` where it is not finite or negative.
+  static void check_lr(double lr);
   void set_lr(double lr);
   double lr() const { return lr_; }
 

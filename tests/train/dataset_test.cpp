@@ -172,11 +172,23 @@ TEST_P(Dataset, ThatDoesNotFitTheGraphIsRefusedAtUploadAndBeforeAnyStep) {
   refused(ErrorCode::unknown_name, {"\"z\""}, {{"x", x}, {"y", y}, {"z", y}});
   refused(ErrorCode::unknown_name, {"fc1.bias"}, {{"x", x}, {"y", y}, {"fc1.bias", y}});
   refused(ErrorCode::dtype_mismatch, {"\"x\"", "f32[50, 6]", "u8[16, 6]"}, {{"x", real}, {"y", y}});
-  refused(ErrorCode::shape_mismatch, {"\"x\"", "u8[50, 7]", "u8[16, 6]"}, {{"x", wide}, {"y", y}});
+  refused(ErrorCode::shape_mismatch, {"\"x\"", "u8[50, 7]", "[n, 6]", "u8[16, 6]"}, {{"x", wide}, {"y", y}});
   refused(ErrorCode::index_out_of_range, {"element 7", "\"y\"", "is 3"}, {{"x", x}, {"y", high}});
   refused(ErrorCode::index_out_of_range, {"element 9", "\"y\"", "is -1"}, {{"x", x}, {"y", low}});
   EXPECT_EQ(trainer.steps(), 0);
   EXPECT_EQ(trainer.upload({{"x", x}, {"y", y}}).size(), kExamples);
+}
+
+TEST_P(Dataset, WithAnArrayThatLacksItsRowsIsRefusedByThatArraysName) {
+  const ResidentTrainer trainer = make_trainer(GetParam());
+  const Array x = images(), y = labels(), scalar = Array::scalar(1);
+  const std::vector<std::uint8_t> flat(kExamples * kIn);
+  for (const Inputs& arrays : {Inputs{{"x", flat}, {"y", y}}, Inputs{{"y", y}, {"x", flat}}}) {
+    expect_error(ErrorCode::shape_mismatch, {"array \"x\"", "u8[300]", "[n, 6]", "u8[16, 6]"},
+                 [&] { trainer.upload(arrays); });
+  }
+  expect_error(ErrorCode::shape_mismatch, {"array \"y\"", "i32[]", "[n]", "i32[16]"},
+               [&] { trainer.upload({{"x", x}, {"y", scalar}}); });
 }
 
 TEST_P(Dataset, WithoutExamplesArraysOrACommonExtentIsRefused) {
@@ -207,6 +219,12 @@ TEST_P(Dataset, RunsThatCannotBeAreRefusedBeforeTheFirstStep) {
   trainer.set_graph_builder(classifier);
   expect_error(ErrorCode::invalid_argument, {"learning rate", "-1"},
                [&] { trainer.run(data, 1, {.lr = [](std::int64_t) { return -1.0; }}); });
+  const double lr = trainer.lr();
+  const auto fails_at_5 = [](std::int64_t step) { return step == 5 ? NAN : 0.1; };
+  expect_error(ErrorCode::invalid_argument, {"learning rate", "nan"},
+               [&] { trainer.run(data, 4, {.lr = fails_at_5}); });
+  EXPECT_EQ(trainer.steps(), 3) << "no step was taken whose loss is lost";
+  EXPECT_EQ(trainer.lr(), lr);
   trainer.accumulate({{"x", std::vector<std::uint8_t>(kBatch * kIn)}, {"y", std::vector<std::int32_t>(kBatch)}});
   expect_error(ErrorCode::invalid_argument, {"1 micro-batches are pending"}, [&] { trainer.run(data, 1); });
   trainer.drop_accumulation();
