@@ -41,6 +41,10 @@ class Reader {
     throw Error(ErrorCode::parse_error, fmt::format("line {}, column {}: {}", line, position - start + 1, message));
   }
 
+  [[noreturn]] void fail_expected(const std::string& what) const {
+    fail(fmt::format("expected {}, got {}", what, next()));
+  }
+
   std::size_t position() const { return at_; }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool at_end() const { return at_ >= text_.size(); }
@@ -63,7 +67,7 @@ class Reader {
     skip_spaces();
     if (peek() == '\r') ++at_;
     if (at_end()) return;
-    if (peek() != '\n') fail("expected the end of the line");
+    if (peek() != '\n') fail_expected("the end of the line");
     ++at_;
   }
 
@@ -74,11 +78,11 @@ class Reader {
     return true;
   }
   void expect(std::string_view token) {
-    if (!accept(token)) fail(fmt::format("expected '{}'", token));
+    if (!accept(token)) fail_expected(fmt::format("'{}'", token));
   }
   std::string_view word() {
     skip_spaces();
-    if (!is_letter(peek())) fail("expected a word");
+    if (!is_letter(peek())) fail_expected("a word");
     const std::size_t start = at_;
     while (is_letter(peek()) || is_digit(peek())) ++at_;
     return text_.substr(start, at_ - start);
@@ -89,7 +93,7 @@ class Reader {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error == std::errc::result_out_of_range) fail("the number does not fit in 64 bits");
-    if (error != std::errc()) fail("expected an integer");
+    if (error != std::errc()) fail_expected("an integer");
     at_ = static_cast<std::size_t>(end - text_.data());
     return value;
   }
@@ -118,7 +122,10 @@ class Reader {
     T value = 0;
     const auto [end, error] = std::from_chars(text_.data() + start, text_.data() + text_.size(), value);
     if (error == std::errc::result_out_of_range) fail_at(start, "the number is out of range");
-    if (error != std::errc()) fail_at(start, "expected a number");
+    if (error != std::errc()) {
+      at_ = start;
+      fail_expected("a number");
+    }
     at_ = static_cast<std::size_t>(end - text_.data());
     return value;
   }
@@ -225,6 +232,18 @@ class Reader {
   }
 
  private:
+  /// What stands here, for a message.
+  std::string next() const {
+    if (at_end()) return "the end of the text";
+    if (peek() == '\n' || peek() == '\r') return "the end of the line";
+    constexpr std::size_t kLongest = 20;
+    std::size_t end = at_;
+    while (end < text_.size() && end - at_ < kLongest && (is_letter(text_[end]) || is_digit(text_[end]))) ++end;
+    if (end > at_) return fmt::format("'{}'", text_.substr(at_, end - at_));
+    const auto byte = static_cast<unsigned char>(peek());
+    return byte >= 0x20 && byte < 0x7F ? fmt::format("'{}'", peek()) : fmt::format("byte 0x{:02x}", byte);
+  }
+
   AttrValue number() {
     std::size_t end = at_;
     while (end < text_.size() && (is_digit(text_[end]) || is_letter(text_[end]) || text_[end] == '.' ||

@@ -67,4 +67,11 @@ void InputFile::read(void* data, std::size_t size) {
   }
 }
 
+std::string read_text(const std::string& path) {
+  InputFile file(path);
+  std::string text(file.size(), '\0');
+  text.resize(file.read_up_to(text.data(), text.size()));
+  return text;
+}
+
 }  // namespace wholestep::io

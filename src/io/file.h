@@ -44,4 +44,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+/// All of a regular file. Throws as `InputFile`.
+std::string read_text(const std::string& path);
+
 }  // namespace wholestep::io

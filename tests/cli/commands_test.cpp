@@ -22,6 +22,11 @@ TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-every", "1"}).status, 2) << "--save-every needs --save";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--keep", "1"}).status, 2) << "needs --save-every";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--save-best", "./f"}).status, 2) << "one file";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--save-best", "f.json"}).status, 2)
+      << "f.json is of f";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f.json", "--save-best", "f"}).status, 2)
+      << "f.json is of f";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--lr", "1e39"}).status, 2) << "a rate is a float";
   EXPECT_EQ(run(folder, {"eval", "--data", "d", "--average"}).status, 2) << "--average needs --load";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--device", "abacus"}).status, 2);
   EXPECT_EQ(run(folder, {"show"}).status, 2);
@@ -104,6 +109,26 @@ TEST(CommandLine, ANumberOutOfRangeIsAWrongCommandLineAndTheMessageIsShort) {
     EXPECT_EQ(run(folder, {"bench", "mlp", "--seconds", seconds}).status, 2) << seconds;
 }
 
+TEST(CommandLine, OptionsThatDoNotGoTogetherAreAWrongCommandLineAndBeginNothing) {
+  const DataFolder folder;
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& message) {
+    const Finished result = run(folder, words);
+    EXPECT_EQ(result.status, 2) << message;
+    EXPECT_TRUE(result.err.starts_with(message)) << result.err;
+    EXPECT_EQ(result.out, "");
+  };
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--data", folder.data(), "--log", "log"});
+    return more;
+  };
+  refused(train({"--steps", "10", "--schedule", "cosine(warmup=100)"}),
+          "--schedule: schedule cosine: expected fewer steps");
+  refused(train({"--optimizer", "sophia", "--accumulate", "2"}),
+          "--accumulate: mlp: accumulation of gradients is not for");
+  refused({"bench", "mlp", "--optimizer", "sophia", "--accumulate", "2"}, "--accumulate: mlp: accumulation");
+  EXPECT_FALSE(std::filesystem::exists(folder.file("log")));
+}
+
 TEST(CommandLine, AnEmptyNameIsAWrongCommandLine) {
   const Folder folder;
   for (const char* option : {"--data", "--save", "--save-best", "--log", "--resume", "--config"}) {
@@ -151,19 +176,30 @@ TEST(Show, PrintsAFileAsItIs) {
   EXPECT_EQ(Graph::parse(with_update.out).updates().size(), 1u) << with_update.out;
 }
 
-TEST(Show, AWrongPassIsAnErrorThatListsThePasses) {
+TEST(Show, AWrongPassIsAWrongCommandLineAndTheMessageListsThePasses) {
   const Folder folder;
   const Finished result = run(folder, {"show", "--workload", "mlp", "--after", "magic"});
-  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.status, 2);
   EXPECT_NE(result.err.find("magic"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("decompose"), std::string::npos) << result.err;
 }
 
-TEST(Show, AFileThatIsNoGraphIsAnError) {
+TEST(Show, OfAFileThatIsNoGraphNamesTheFileThePlaceAndWhatCame) {
   const Folder folder;
+  const auto expect = [&](const std::string& name, const std::string& message) {
+    const Finished result = run(folder, {"show", name});
+    EXPECT_EQ(result.status, 1) << name;
+    EXPECT_EQ(result.err, "wholestep: error: " + message + "\n");
+  };
   std::ofstream(folder.file("bad.ws")) << "graph of the wrong kind";
-  EXPECT_EQ(run(folder, {"show", "bad.ws"}).status, 1);
-  EXPECT_EQ(run(folder, {"show", "missing.ws"}).status, 1);
+  expect("bad.ws", "bad.ws: line 1, column 7: expected '\"', got 'of'");
+  std::ofstream(folder.file("bytes.ws")) << "\n\x8F\x01 graph";
+  expect("bytes.ws", "bytes.ws: line 2, column 1: expected 'graph', got byte 0x8f");
+  std::ofstream(folder.file("empty.ws")).flush();
+  expect("empty.ws", "empty.ws: line 1, column 1: expected 'graph', got the end of the text");
+  expect("missing.ws", "cannot open missing.ws: No such file or directory");
+  expect(folder.path(), "cannot read " + folder.path().string() + ": Is a directory");
+  expect("/dev/zero", "cannot read /dev/zero: not a regular file");
   EXPECT_EQ(run(folder, {"show", "model.onnx"}).status, 1);
 }
 

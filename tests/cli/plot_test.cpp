@@ -76,6 +76,30 @@ TEST(Plot, ShowsWhatAResumedRunDidLast) {
   EXPECT_FALSE(holds(svg, ">10</text>")) << "steps after the third are gone";
 }
 
+TEST(Plot, PlacesNumbersOfAnySizeInTheFrame) {
+  const Folder folder;
+  for (const auto& [low, high] : std::vector<std::pair<std::string, std::string>>{
+           {"-1e308", "1e308"}, {"-1.7e308", "1.7e308"}, {"1.7e308", "1.7e308"}, {"0", "5e-324"}, {"1e15", "1e15"}}) {
+    {
+      std::ofstream file(folder.file("a.jsonl"));
+      for (int step = 1; step <= 3000; ++step) {
+        file << R"({"event": "step", "step": )" << step << R"(, "loss": )" << (step % 7 == 0 ? low : high) << "}\n";
+      }
+    }
+    ASSERT_EQ(run(folder, {"plot", "a.jsonl", "-o", "a.svg", "--smooth", "0.5"}).status, 0);
+    const std::string svg = read_file(folder.file("a.svg"));
+    EXPECT_FALSE(holds(svg, "nan")) << low;
+    EXPECT_FALSE(holds(svg, "inf")) << low;
+    for (std::size_t at = svg.find("points=\""); at != std::string::npos; at = svg.find("points=\"", at + 1)) {
+      std::istringstream points(svg.substr(at + 8, svg.find('"', at + 8) - at - 8));
+      char comma = 0;
+      for (double x = 0, y = 0; points >> x >> comma >> y;) {
+        ASSERT_TRUE(x >= 74 && x <= 836 && y >= 24 && y <= 424) << low << ": " << x << ' ' << y;
+      }
+    }
+  }
+}
+
 TEST(Plot, LeavesOutAStepWithoutALoss) {
   const Folder folder;
   write_log(folder, "a", 10);

@@ -207,6 +207,16 @@ TEST(Train, AccumulatedBatchesAreOneLargeBatchToRounding) {
   EXPECT_NEAR(small.at("test_loss").get<double>(), large.at("test_loss").get<double>(), 1e-5);
 }
 
+TEST(Train, SaysWhereAStepIsMadeOfLessThanWasAskedFor) {
+  const DataFolder folder;
+  const Finished batch = run(folder, {"train", "--data", folder.data(), "--steps", "1", "--batch", "201"});
+  EXPECT_EQ(batch.status, 0);
+  EXPECT_EQ(batch.err, "--batch 201: the training set has 200 examples, so each step takes all of them\n");
+  const Finished accumulate = run(folder, {"train", "--data", folder.data(), "--steps", "1", "--accumulate", "4"});
+  EXPECT_EQ(accumulate.status, 0);
+  EXPECT_EQ(accumulate.err, "--accumulate 4: an epoch has 3 batches of 64, so a step takes no more\n");
+}
+
 TEST(Train, ResumedWhileAccumulatingEndsWithTheSameBits) {
   const DataFolder folder;
   const auto with = [&](std::vector<std::string> more) {

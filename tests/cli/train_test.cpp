@@ -196,6 +196,47 @@ TEST(Train, RefusesAGarbledCheckpoint) {
   EXPECT_TRUE(result.err.starts_with("wholestep: error: ")) << result.err;
 }
 
+TEST(Train, RefusesACheckpointWhoseRunNoOptionsCouldHaveSaid) {
+  const DataFolder folder;
+  ASSERT_EQ(run(folder, {"train", "--data", folder.data(), "--steps", "3", "--clip-norm", "1", "--ema", "0.5", "--save",
+                         "a.safetensors", "--save-best", "c.safetensors"})
+                .status,
+            0);
+  const io::SafeTensors good = io::read_safetensors(folder.file("c.safetensors"));
+  std::vector<std::pair<std::string, ArrayView>> tensors;
+  for (const auto& [name, value] : good.tensors) tensors.emplace_back(name, value);
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"model", "resnet9000"},
+                                                        {"precision", "f8"},
+                                                        {"schedule", "cosine(warmup=4)"},
+                                                        {"monitor", "weather"},
+                                                        {"goal", "9223372036854775807"},
+                                                        {"batch", "0"},
+                                                        {"lr", "nan"},
+                                                        {"accumulate", "-1"},
+                                                        {"examples", "9223372036854775807"},
+                                                        {"clip_norm", "-inf"},
+                                                        {"ema", "1.5"},
+                                                        {"epoch_loss_sum", "nan"},
+                                                        {"epoch_examples", "-1"},
+                                                        {"best_epoch", "-9223372036854775808"}}) {
+    auto metadata = good.metadata;
+    bool found = false;
+    for (auto& [name, text] : metadata) {
+      if (name != "extra/" + key) continue;
+      text = value;
+      found = true;
+    }
+    ASSERT_TRUE(found) << key;
+    io::write_safetensors(folder.file("b.safetensors"), tensors, metadata);
+    const Finished result =
+        run(folder, {"train", "--data", folder.data(), "--resume", "b.safetensors", "--steps", "9"});
+    EXPECT_EQ(result.status, 1) << key;
+    EXPECT_TRUE(result.err.starts_with("wholestep: error: b.safetensors: ")) << key << ": " << result.err;
+    EXPECT_EQ(result.out, "") << key;
+  }
+}
+
 TEST(Train, GivesTheSameBitsOnOneTwoAndFourThreads) {
   const DataFolder folder;
   for (const char* threads : {"1", "2", "4"}) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 
 namespace wholestep::cli {
 namespace {
@@ -71,6 +72,12 @@ std::string escaped(std::string_view text) {
 
 struct Range {
   double low = 0, high = 1;
+
+  /// Where between them `value` is; their distance may be beyond all numbers.
+  double fraction(double value) const {
+    const double scale = std::isfinite(high - low) ? 1 : 0.5;
+    return (value * scale - low * scale) / (high * scale - low * scale);
+  }
 };
 
 /// What all lines cover; wider than nothing.
@@ -88,7 +95,8 @@ Range range_of(const Chart& chart, Member member) {
   if (range.low > range.high) return {0, 1};
   if (range.low == range.high) {
     const double around = range.low == 0 ? 1 : std::abs(range.low) * 0.1;
-    return {range.low - around, range.high + around};
+    constexpr double kMost = std::numeric_limits<double>::max();
+    return {std::max(range.low - around, -kMost), std::min(range.high + around, kMost)};
   }
   return range;
 }
@@ -128,10 +136,8 @@ class Writer {
   void add(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
   }
-  double across(double x) const { return kLeft + (x - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight); }
-  double down(double y) const {
-    return kHeight - kBottom - (y - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
-  }
+  double across(double x) const { return kLeft + x_.fraction(x) * (kWidth - kLeft - kRight); }
+  double down(double y) const { return kHeight - kBottom - y_.fraction(y) * (kHeight - kTop - kBottom); }
 
   void grid() {
     const double floor = kHeight - kBottom;
@@ -205,16 +211,19 @@ Points thinned(const Points& points, std::size_t most) {
   Points result;
   for (std::size_t i = 0; i < most; ++i) {
     const std::size_t begin = points.size() * i / most, end = points.size() * (i + 1) / most;
-    std::pair<double, double> sum{0, 0};
-    for (std::size_t k = begin; k < end; ++k) sum = {sum.first + points[k].first, sum.second + points[k].second};
     const auto count = static_cast<double>(end - begin);
-    result.emplace_back(sum.first / count, sum.second / count);
+    std::pair<double, double> mean{0, 0};  // of shares: a sum of values may be beyond all numbers
+    for (std::size_t k = begin; k < end; ++k) {
+      mean.first += points[k].first / count;
+      mean.second += points[k].second / count;
+    }
+    result.push_back(mean);
   }
   return result;
 }
 
 std::vector<double> nice_ticks(double low, double high, int wanted) {
-  const double rough = (high - low) / wanted;
+  const double rough = std::isfinite(high - low) ? (high - low) / wanted : high / wanted - low / wanted;
   if (!std::isnormal(rough)) return {low, high};
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double digit = rough / power;

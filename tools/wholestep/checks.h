@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "wholestep/error.h"
+
 namespace wholestep::cli {
 
 /// Examples in a batch, epochs.
@@ -22,5 +24,15 @@ CLI::Validator number_from(double least, bool or_equal = true, double most = std
 CLI::Validator not_empty();
 /// What `look_up` does not throw for; the message is that of its `Error`, which lists what there is.
 CLI::Validator known_to(std::function<void(const std::string&)> look_up);
+
+/// What `make` returns; an `Error` of it is one of `option`, from which it follows, and so of the command line.
+template <class Make>
+auto from_option(const std::string& option, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw CLI::ValidationError(option, error.what());
+  }
+}
 
 }  // namespace wholestep::cli

@@ -208,7 +208,7 @@ int run_eval(const EvalOptions& options) {
     fmt::print("{}\n", one_line(object));
   } else {
     fmt::print("{} test images: loss {:.4f}, accuracy {:.2f} %, {:.1f} us per batch of {}\n", test.size(), result.loss,
-               100 * result.accuracy, median(result.batch_us), options.batch);
+               100 * result.accuracy, median(result.batch_us), std::min(options.batch, test.size()));
     if (options.load.empty())
       fmt::print("weights: initial values of seed 0 (--load FILE reads a checkpoint)\n");
     else
@@ -225,13 +225,17 @@ void add_eval(CLI::App& app, int& status) {
   command->add_option("MODEL", options->model, "built-in model")
       ->transform(known_to([](const std::string& name) { models::by_name(name); }))
       ->capture_default_str();
-  command->add_option("--data", options->data, "folder with the IDX files, plain or .gz")
+  command->add_option("--data", options->data, "folder with the IDX files of a data set like MNIST, plain or .gz")
+      ->type_name("FOLDER")
       ->required()
       ->transform(not_empty());
   CLI::Option* load =
-      command->add_option("--load", options->load, "checkpoint or other safetensors file with the weights")
+      command
+          ->add_option("--load", options->load,
+                       "checkpoint or other safetensors file with the weights (default: initial values)")
+          ->type_name("FILE")
           ->transform(not_empty());
-  command->add_flag("--average", options->average, "of the averages that `train --ema` keeps")->needs(load);
+  command->add_flag("--average", options->average, "evaluate the averages that `train --ema` keeps")->needs(load);
   command->add_option("--batch", options->batch, "examples at a time")
       ->transform(whole_number(1, kMostExamples))
       ->capture_default_str();

@@ -35,6 +35,10 @@ int run(int argc, char** argv) {
   add_show(app, status);
   add_plot(app, status);
   add_devices(app, status);
+  app.footer(
+      "`wholestep SUBCOMMAND --help` lists its options. For example:\n"
+      "  wholestep train mlp --data FOLDER --epochs 3 --save mlp.safetensors\n"
+      "  wholestep eval mlp --data FOLDER --load mlp.safetensors");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

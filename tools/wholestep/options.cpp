@@ -47,8 +47,9 @@ int DeviceOptions::threads_used() const {
 
 void add_precision(CLI::App& command, std::optional<std::string>& precision) {
   command
-      .add_option("--precision", precision,
-                  "of the arithmetic: f32, mixed (mixed_bf16), mixed_f16 or f16 (default: f32)")
+      .add_option(
+          "--precision", precision,
+          "of the arithmetic: f32, mixed or mixed_bf16 (f32 weights, bf16 products), mixed_f16, f16 (default: f32)")
       ->transform(known_to([](const std::string& text) { precision_by_name(text); }));
 }
 

@@ -107,7 +107,10 @@ void add_plot(CLI::App& app, int& status) {
   auto options = std::make_shared<PlotOptions>();
   CLI::App* command = app.add_subcommand("plot", "draw what runs have logged, as SVG");
   command->add_option("LOG", options->logs, "folders of `train --log`, or train.jsonl files: a line each")->required();
-  command->add_option("-o,--output", options->output, "SVG file")->required()->transform(not_empty());
+  command->add_option("-o,--output", options->output, "SVG file to write")
+      ->type_name("FILE")
+      ->required()
+      ->transform(not_empty());
   std::vector<std::string> names;
   for (const Quantity& quantity : quantities()) names.push_back(quantity.name);
   command->add_option("--what", options->what, "what to draw")->check(CLI::IsMember(names))->capture_default_str();

@@ -28,9 +28,7 @@ void check_cut_short(const std::string& path) {
 
 nlohmann::json read_object(const std::string& path) {
   check_cut_short(path);
-  io::InputFile file(path);
-  std::string text(file.size(), '\0');
-  text.resize(file.read_up_to(text.data(), text.size()));
+  const std::string text = io::read_text(path);
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(text);

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "checks.h"
 #include "wholestep/error.h"
 #include "wholestep/io.h"
+#include "wholestep/nn.h"
+#include "wholestep/optim.h"
+#include "wholestep/schedule.h"
+#include "wholestep/session.h"
 
 namespace wholestep::cli {
 namespace {
@@ -71,6 +76,32 @@ Metadata RunIdentity::to_metadata() const {
   return metadata;
 }
 
+void RunIdentity::check(const std::string& path) const {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::checkpoint_mismatch, fmt::format("{}: {}", path, what));
+  };
+  const auto expect = [&](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most) refuse(fmt::format("{}: expected {} to {}, got {}", what, least, most, value));
+  };
+  expect("batch size", batch, 1, kMostExamples);
+  expect("batches in a step", accumulate, 1, kMostExamples);
+  expect("steps of the run", goal, 0, kMostSteps);
+  expect("training examples", examples, 0, kMostSteps);
+  if (clip_norm && !(*clip_norm > 0 && std::isfinite(*clip_norm)))
+    refuse(fmt::format("clip_norm: expected a finite number above 0, got {}", *clip_norm));
+  if (ema && !(*ema > 0 && *ema < 1)) refuse(fmt::format("ema: expected a number between 0 and 1, got {}", *ema));
+  if (monitor != "loss" && monitor != "accuracy")
+    refuse(fmt::format("monitor: expected loss or accuracy, got \"{}\"", monitor));
+  try {
+    models::by_name(model);
+    optimizer_by_name(optimizer, lr);
+    precision_by_name(precision);
+    Schedule::parse(schedule, std::max<std::int64_t>(goal, 1));
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
 RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
   const Metadata metadata = io::read_safetensors(path).metadata;
   const auto extra = [](std::string_view key) { return fmt::format("{}{}", kExtra, key); };
@@ -88,19 +119,7 @@ RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
   if (has(metadata, extra("ema"))) run.ema = number<double>(metadata, path, extra("ema"));
   run.seed = number<std::uint64_t>(metadata, path, extra("seed"));
   run.examples = number<std::int64_t>(metadata, path, extra("examples"));
-  if (run.batch < 1 || run.batch > kMostExamples) {
-    throw Error(ErrorCode::checkpoint_mismatch,
-                fmt::format("{}: expected a batch size of 1 to {}, got {}", path, kMostExamples, run.batch));
-  }
-  if (run.accumulate < 1 || run.accumulate > kMostExamples) {
-    throw Error(ErrorCode::checkpoint_mismatch,
-                fmt::format("{}: expected 1 to {} batches in a step, got {}", path, kMostExamples, run.accumulate));
-  }
-  if (run.goal < 0 || run.examples < 0) {
-    throw Error(ErrorCode::checkpoint_mismatch,
-                fmt::format("{}: expected a goal and a number of examples that are not negative, got {} and {}", path,
-                            run.goal, run.examples));
-  }
+  run.check(path);
   return run;
 }
 
@@ -120,6 +139,14 @@ RunProgress RunProgress::from_metadata(const std::string& path, const Metadata& 
   if (has(metadata, "best")) {
     progress.best = number<double>(metadata, path, "best");
     progress.best_epoch = number<std::int64_t>(metadata, path, "best_epoch");
+  }
+  if (!std::isfinite(progress.loss_sum) || progress.examples < 0 || progress.best_epoch < 0 ||
+      !std::isfinite(progress.best.value_or(0))) {
+    throw Error(
+        ErrorCode::checkpoint_mismatch,
+        fmt::format("{}: expected finite losses and counts of at least 0, got a loss sum of {} over {} examples, "
+                    "best {} in epoch {}",
+                    path, progress.loss_sum, progress.examples, progress.best.value_or(0), progress.best_epoch));
   }
   return progress;
 }

@@ -36,8 +36,11 @@ struct RunIdentity {
   /// What a trainer does not keep by itself, for `ResidentTrainer::save`.
   Metadata to_metadata() const;
   /// Reads the metadata of the checkpoint at `path`. Throws as `io::read_safetensors`, and `checkpoint_mismatch` where
-  /// it was not written by `wholestep train`.
+  /// it was not written by `wholestep train`, or holds what no option of it could have said.
   static RunIdentity of_checkpoint(const std::string& path);
+
+ private:
+  void check(const std::string& path) const;
 };
 
 /// What the weights of a run do not tell and its reports need.

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <algorithm>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "backend/backend.h"
 #include "checks.h"
 #include "command.h"
+#include "io/file.h"
 #include "options.h"
 #include "passes/passes.h"
 #include "plan/plan.h"
@@ -35,24 +34,32 @@ struct ShowOptions {
   DeviceOptions device;
 };
 
-std::string read_text(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw Error(ErrorCode::file_not_found, fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad() || text.bad()) throw Error(ErrorCode::io_error, fmt::format("{}: cannot read", path));
-  return text.str();
+Graph read_graph(const std::string& path) {
+  if (path.ends_with(".onnx")) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: this version reads no ONNX; it shows the text form of graphs (.ws)", path));
+  }
+  const std::string text = io::read_text(path);
+  try {
+    return Graph::parse(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void check_pass(const std::string& name) {
+  std::vector<std::string> names;
+  for (const passes::Pass& pass : passes::pipeline()) names.push_back(pass.name);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw Error(ErrorCode::unknown_name,
+              fmt::format("no pass is called \"{}\"; there are: {}", name, fmt::join(names, ", ")));
 }
 
 /// The graph that a program is made from: a file's as it is, a workload's with gradients and update. An optimizer asked
 /// for is appended to a file's graph too.
 Graph subject(const ShowOptions& options) {
-  if (options.file.ends_with(".onnx")) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: this version reads no ONNX; it shows the text form of graphs (.ws)", options.file));
-  }
   const Graph forward =
-      options.file.empty() ? models::by_name(options.workload)(options.batch) : Graph::parse(read_text(options.file));
+      options.file.empty() ? models::by_name(options.workload)(options.batch) : read_graph(options.file);
   if (!options.file.empty() && !options.optimizer) return forward;
   const Optimizer optimizer = optimizer_by_name(options.optimizer.value_or("adamw"));
   const std::vector<std::string> names = trainable(forward);
@@ -96,9 +103,11 @@ int run_show(const ShowOptions& options) {
 void add_show(CLI::App& app, int& status) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "print a step at any stage of its compilation");
-  CLI::Option* file = command->add_option("FILE", options->file, "text form of a graph (.ws)");
+  CLI::Option* file =
+      command->add_option("FILE", options->file, "text form of a graph (.ws)")->type_name("");
   CLI::Option* workload =
-      command->add_option("--workload", options->workload, "built-in model, with its gradients and update")
+      command
+          ->add_option("--workload", options->workload, "built-in model, such as mlp, with its gradients and update")
           ->transform(known_to([](const std::string& name) { models::by_name(name); }))
           ->excludes(file);
   add_optimizer(*command, options->optimizer, "default for a workload: adamw; for a file: no update");
@@ -107,7 +116,8 @@ void add_show(CLI::App& app, int& status) {
       ->capture_default_str();
   std::string passes;
   for (const passes::Pass& pass : passes::pipeline()) passes += (passes.empty() ? "" : ", ") + pass.name;
-  command->add_option("--after", options->after, "the graph after this pass: " + passes);
+  command->add_option("--after", options->after, "the graph after this pass: " + passes)
+      ->transform(known_to(check_pass));
   command->add_flag("--graph", options->graph,
                     "the graph before any pass (what is printed where nothing else is asked for)");
   command->add_flag("--plan", options->plan, "phases, kernels and where every buffer is");

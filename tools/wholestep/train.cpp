@@ -15,6 +15,7 @@
 #include "options.h"
 #include "progress.h"
 #include "run_config.h"
+#include "train/step_graph.h"
 #include "training.h"
 #include "wholestep/nn.h"
 #include "wholestep/optim.h"
@@ -51,7 +52,7 @@ struct TrainOptions {
 };
 
 Schedule schedule_of(const std::string& text, std::int64_t goal) {
-  return Schedule::parse(text, std::max<std::int64_t>(goal, 1));
+  return from_option("--schedule", [&] { return Schedule::parse(text, std::max<std::int64_t>(goal, 1)); });
 }
 
 /// What the user asked for, completed by the checkpoint that the run resumes from, which it must not contradict.
@@ -226,6 +227,17 @@ void check_data(const Graph& model, const std::string& folder, std::string_view 
   }
 }
 
+/// A step that is made of less than what was asked for is no error, and no secret.
+void say_what_is_less(const RunIdentity& run) {
+  if (run.batch > run.examples) {
+    tell(stderr, "--batch {}: the training set has {} examples, so each step takes all of them\n", run.batch,
+         run.examples);
+  } else if (run.accumulate > 1 && run.accumulate > run.examples / run.batch) {
+    tell(stderr, "--accumulate {}: an epoch has {} batches of {}, so a step takes no more\n", run.accumulate,
+         run.examples / run.batch, run.batch);
+  }
+}
+
 bool one_file(const std::string& a, const std::string& b) {
   const auto place = [](const std::string& path) {
     std::error_code error;  // an impossible path is refused when it is written
@@ -239,8 +251,13 @@ void check_together(const TrainOptions& options) {
   if (options.data.empty()) throw CLI::RequiredError("--data");
   if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
   if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
-  if (!options.save.empty() && !options.save_best.empty() && one_file(options.save, options.save_best)) {
-    throw CLI::ValidationError("--save-best", fmt::format("{} is what --save writes", options.save_best));
+  if (options.save.empty() || options.save_best.empty()) return;
+  for (const auto& [one, other] : {std::pair{options.save, options.save_best},
+                                   {options.save + ".json", options.save_best},
+                                   {options.save, options.save_best + ".json"}}) {
+    if (!one_file(one, other)) continue;
+    throw CLI::ValidationError(
+        "--save-best", fmt::format("{}: --save {} would write one of its files too", options.save_best, options.save));
   }
 }
 
@@ -264,6 +281,8 @@ int run_train(const TrainOptions& options) {
   }
   plan.run.examples = training.size();
   plan.run.goal = goal_of(options, plan.run);
+  schedule_of(plan.run.schedule, plan.run.goal);
+  say_what_is_less(plan.run);
   plan.checkpoints = {options.save, options.save_best, options.save_every, options.keep, config_of(options, plan.run)};
   plan.monitor = plan.run.monitor == "accuracy" ? Monitor::accuracy : Monitor::loss;
   plan.patience = options.patience;
@@ -272,6 +291,12 @@ int run_train(const TrainOptions& options) {
 
   // The program for full batches, or for the whole set where that is smaller.
   const Graph graph = build(std::min(plan.run.batch, training.size()));
+  if (plan.run.accumulate > 1) {
+    from_option("--accumulate", [&] {
+      const std::vector<std::string> names = trainable(graph);
+      train::check_accumulation(graph, train::rules_of(*optimizer, graph, names));
+    });
+  }
   const CompileOptions compile{.precision = precision_by_name(plan.run.precision)};
   ResidentTrainer trainer(graph, trainable(graph), initial_values(graph, plan.run.seed), optimizer,
                           options.device.device(), compile,
@@ -323,18 +348,26 @@ int run_train(const TrainOptions& options) {
 void add_train(CLI::App& app, int& status) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "train a model");
-  command->add_option("--config", options->config, "JSON file with options; the command line overrides it")
+  command
+      ->add_option("--config", options->config,
+                   "JSON file with options, as stands beside a checkpoint; the command line overrides it")
+      ->type_name("FILE")
       ->transform(not_empty());
   command->add_option("MODEL,--model", options->model, "built-in model (default: mlp)")
       ->transform(known_to([](const std::string& name) { models::by_name(name); }));
-  command->add_option("--data", options->data, "folder with the four IDX files, plain or .gz")->transform(not_empty());
-  add_optimizer(*command, options->optimizer, "default: adamw");
-  command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")->transform(number_from(0));
   command
-      ->add_option(
-          "--schedule", options->schedule,
-          fmt::format("of the learning rate: {}; for example cosine(warmup=100, final=0.1) (default: constant)",
-                      fmt::join(Schedule::kinds(), ", ")))
+      ->add_option("--data", options->data,
+                   "folder with the four IDX files of a data set like MNIST, plain or .gz; needed")
+      ->type_name("FOLDER")
+      ->transform(not_empty());
+  add_optimizer(*command, options->optimizer, "default: adamw");
+  command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")
+      ->transform(number_from(0, true, std::numeric_limits<float>::max()));
+  command
+      ->add_option("--schedule", options->schedule,
+                   fmt::format("factor of the learning rate over the steps: {}; for example cosine(warmup=100, "
+                               "final=0.1) (default: constant)",
+                               fmt::join(Schedule::kinds(), ", ")))
       ->transform(known_to([](const std::string& text) { Schedule::parse(text, kMostSteps); }));
   command->add_option("--batch", options->batch, "examples in a step (default: 64)")
       ->transform(whole_number(1, kMostExamples));
@@ -344,8 +377,9 @@ void add_train(CLI::App& app, int& status) {
       ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
       ->transform(number_from(0, false));
   command
-      ->add_option("--ema", options->ema,
-                   "keep averages of the weights with this decay, and evaluate them instead of the weights")
+      ->add_option(
+          "--ema", options->ema,
+          "keep averages of the weights with this decay, such as 0.999, and evaluate them instead of the weights")
       ->transform(number_from(0, false, std::nextafter(1.0, 0.0)));
   command->add_option("--seed", options->seed, "of initial values and shuffling (default: 0)")
       ->transform(seed_number());
@@ -358,22 +392,31 @@ void add_train(CLI::App& app, int& status) {
       ->excludes(epochs);
   options->device.add_to(*command);
   add_precision(*command, options->precision);
-  command->add_option("--save", options->save, "checkpoint, written at the end")->transform(not_empty());
+  command->add_option("--save", options->save, "checkpoint, written at the end")
+      ->type_name("FILE")
+      ->transform(not_empty());
   command->add_option("--save-every", options->save_every, "also save each time this many steps are done")
       ->transform(whole_number(1, kMostSteps));
   command
       ->add_option("--keep", options->keep,
-                   "what --save-every writes goes to files of its own, FILE-STEP; keep the newest so many")
+                   "--save-every writes files of its own, NAME-STEP.safetensors; keep the newest so many")
       ->transform(whole_number(1, 1000000));
   command->add_option("--save-best", options->save_best, "checkpoint of the epoch that did best on the test set")
+      ->type_name("FILE")
       ->transform(not_empty());
   command->add_option("--patience", options->patience, "end after so many epochs without a better test result")
       ->transform(whole_number(1, kMostExamples));
   command->add_option("--monitor", options->monitor, "what better means: loss or accuracy (default: loss)")
       ->transform(CLI::IsMember({"loss", "accuracy"}));
-  command->add_option("--resume", options->resume, "continue the run that wrote this checkpoint")
+  command
+      ->add_option("--resume", options->resume,
+                   "continue the run that wrote this checkpoint; with --config FILE.json, its saves and logs too")
+      ->type_name("FILE")
       ->transform(not_empty());
-  command->add_option("--log", options->log, "folder; appends to its train.jsonl, and writes an event file")
+  command
+      ->add_option("--log", options->log,
+                   "folder; appends to its train.jsonl, and writes an event file for TensorBoard")
+      ->type_name("FOLDER")
       ->transform(not_empty());
   command->add_flag("--json", options->json, "print one JSON object at the end");
   command->callback([options, command, &status] {
