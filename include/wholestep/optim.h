@@ -56,6 +56,7 @@ struct ParameterRule {
 
 /// The seam for optimizers: derive, validate hyper-parameters in the constructor, append ops. The built-in ones update
 /// bf16 and f16 parameters in f32, with f32 slots, and f64 parameters in f64; learning rate and scalars are f32 inputs.
+/// Hyper-parameters are finite in f32, and where they must be above zero, normal numbers of f32.
 class OptimizerRule {
  public:
   virtual ~OptimizerRule() = default;
@@ -116,7 +117,9 @@ struct Adam {
   operator Optimizer() const;
 };
 
-/// AdamW (Loshchilov and Hutter, 2019): Adam with decoupled decay, p -= lr * weight_decay * p.
+/// AdamW (Loshchilov and Hutter, 2019, algorithm 2): m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, m^ =
+/// m / (1 - beta1^t), v^ = v / (1 - beta2^t), p -= lr * weight_decay * p, p -= lr * m^ / (sqrt(v^) + eps). Computed as
+/// Adam. lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
 struct AdamW {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -128,7 +131,7 @@ struct AdamW {
 };
 
 /// NAdam (Dozat, 2016) with AdamW's decay, as PyTorch's NAdam with decoupled_weight_decay:
-/// mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), p -= lr * weight_decay * p,
+/// m and v as in Adam, mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2), p -= lr * weight_decay * p,
 /// p -= lr * ((1 - mu_t) / (1 - mu_1 ... mu_t) g + mu_{t+1} / (1 - mu_1 ... mu_{t+1}) m) / (sqrt(v / (1 - beta2^t)) +
 /// eps). lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0, momentum_decay >= 0.
 struct NAdamW {
@@ -158,9 +161,10 @@ struct RAdam {
   operator Optimizer() const;
 };
 
-/// QHAdam (Ma and Yarats, 2019, section 4) with AdamW's decay: m^, v^ bias-corrected as in Adam, p -= lr * weight_decay
-/// * p, p -= lr * ((1 - nu1) g + nu1 m^) / (sqrt((1 - nu2) g^2 + nu2 v^) + eps). nu1 = nu2 = 1 is AdamW. lr >= 0, 0 <=
-/// beta < 1, 0 <= nu <= 1, eps > 0, weight_decay >= 0.
+/// QHAdam (Ma and Yarats, 2019, section 4) with AdamW's decay: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2)
+/// g^2, m^ = m / (1 - beta1^t), v^ = v / (1 - beta2^t), p -= lr * weight_decay * p, p -= lr * ((1 - nu1) g + nu1 m^) /
+/// (sqrt((1 - nu2) g^2 + nu2 v^) + eps). nu1 = nu2 = 1 is AdamW. lr >= 0, 0 <= beta < 1, 0 <= nu <= 1, eps > 0,
+/// weight_decay >= 0.
 struct QHAdamW {
   double lr = 1e-3;
   double beta1 = 0.995;
@@ -173,9 +177,10 @@ struct QHAdamW {
   operator Optimizer() const;
 };
 
-/// LAMB (You et al., 2020, algorithm 2): r = m^ / (sqrt(v^) + eps), u = r + weight_decay * p,
-/// p -= lr * (|p| / |u|) * u with the norms of the whole parameter; the ratio is 1 where either is zero.
-/// lr >= 0, 0 <= beta < 1, eps > 0, weight_decay >= 0.
+/// LAMB (You et al., 2020, algorithm 2): m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, m^ = m / (1 -
+/// beta1^t), v^ = v / (1 - beta2^t), r = m^ / (sqrt(v^) + eps), u = r + weight_decay * p, p -= lr * (|p| / |u|) * u
+/// with the norms of the whole parameter; the ratio is 1 where either is zero. lr >= 0, 0 <= beta < 1, eps > 0,
+/// weight_decay >= 0.
 struct LAMB {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -190,7 +195,7 @@ struct LAMB {
 /// rank 2 and more R = b_t R + (1 - b_t) mean of g^2 over the last axis, C over the one before it, v = R C / mean(R),
 /// one for each index of the axes before those two; below rank 2, v is the moving average itself. u = g / sqrt(max(v,
 /// eps1^2)), p -= lr * weight_decay * p, p -= min(lr, 1 / sqrt(t)) * max(eps2, RMS(p)) * u / max(1, RMS(u) / d). lr >=
-/// 0, beta2_decay <= 0, eps > 0, d >= 1, weight_decay >= 0.
+/// 0, beta2_decay <= 0, 2^-63 <= eps1 <= 2^63, eps2 > 0, d >= 1, weight_decay >= 0.
 struct Adafactor {
   double lr = 1e-2;
   double beta2_decay = -0.8;
@@ -332,8 +337,9 @@ struct ParameterGroup {
 };
 
 /// The first group whose pattern fits has the parameter, `rest` those that no pattern fits. The learning rate is that
-/// of `rest`; what the trainer makes of it changes those of all groups by the same factor. Throws `invalid_argument`:
-/// no optimizer, lr_scale not finite or negative, a learning rate of `rest` that is not above zero. A pattern that no
+/// of `rest`; what the trainer makes of it changes those of all groups by the same factor. A checkpoint is for the same
+/// patterns and optimizers. Throws `invalid_argument`: no optimizer, lr_scale not finite or negative, a learning rate
+/// of `rest` that is not above zero, or to which that of a group has a ratio that f32 does not hold. A pattern that no
 /// parameter takes is `invalid_argument` when a trainer is made.
 Optimizer groups(std::vector<ParameterGroup> groups, Optimizer rest);
 

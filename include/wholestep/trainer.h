@@ -158,8 +158,8 @@ class ResidentTrainer {
   /// as `forward_only`.
   Evaluation evaluate(std::span<const Inputs> batches, Weights weights = Weights::trained);
 
-  /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite or
-  /// negative.
+  /// Learning rate of the next steps: an input of the program. Throws `invalid_argument` where it is not finite in
+  /// f32 or negative.
   void set_lr(double lr);
   double lr() const;
   /// Seed of the random numbers in the graph (`nn::dropout`), 0 at first. With the number of steps taken it is their

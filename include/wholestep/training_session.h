@@ -74,7 +74,7 @@ class TrainingSession {
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const;
 
-  /// Learning rate of the next steps. Throws `invalid_argument` where it is not finite or negative.
+  /// Learning rate of the next steps. Throws `invalid_argument` where it is not finite in f32 or negative.
   void set_lr(double lr);
   double lr() const;
 

@@ -16,9 +16,12 @@ class AdafactorRule : public OptimizerRule {
     require_non_negative("Adafactor", "lr", options.lr);
     require(std::isfinite(options.beta2_decay) && options.beta2_decay <= 0, "Adafactor", "beta2_decay",
             "finite and at most 0", options.beta2_decay);
-    require_positive("Adafactor", "eps1", options.eps1);
+    // Its square keeps a division from zero.
+    const bool has_square_in_f32 = options.eps1 >= 0x1p-63 && options.eps1 <= 0x1p63;
+    require(has_square_in_f32, "Adafactor", "eps1", "from 2^-63 to 2^63", options.eps1);
     require_positive("Adafactor", "eps2", options.eps2);
-    require(std::isfinite(options.d) && options.d >= 1, "Adafactor", "d", "finite and at least 1", options.d);
+    require(options.d >= 1 && non_negative_in_f32(options.d), "Adafactor", "d", "finite in f32 and at least 1",
+            options.d);
     require_non_negative("Adafactor", "weight_decay", options.weight_decay);
   }
 

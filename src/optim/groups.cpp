@@ -42,12 +42,18 @@ class GroupsRule : public CompositeRule {
       }
       require_non_negative("groups", fmt::format("lr_scale of \"{}\"", group.pattern), group.lr_scale);
     }
-    require_positive("groups", "lr of the rest's optimizer", groups_.back().optimizer->lr());
+    require_positive("groups", "lr of the rest's optimizer", lr());
+    for (const ParameterGroup& group : groups_) {
+      require_non_negative("groups", fmt::format("the ratio of \"{}\" to lr of the rest", group.pattern), ratio(group));
+    }
   }
 
+  // With the patterns: a checkpoint is for the same choice of rules alone, even where their slots have the same names.
   std::string name() const override {
     std::vector<std::string> names;
-    for (const ParameterGroup& group : groups_) names.push_back(group.optimizer->name());
+    for (const ParameterGroup& group : groups_) {
+      names.push_back(fmt::format("{:?}: {}", group.pattern, group.optimizer->name()));
+    }
     return fmt::format("groups({})", fmt::join(names, ", "));
   }
   double lr() const override { return groups_.back().optimizer->lr(); }
@@ -55,7 +61,7 @@ class GroupsRule : public CompositeRule {
   ParameterRule rule_for(std::string_view param, const TensorType& type) const override {
     const ParameterGroup& group = groups_[group_of(param)];
     ParameterRule chosen = group.optimizer->rule_for(param, type);
-    chosen.lr_scale *= group.lr_scale * (group.optimizer->lr() / lr());
+    chosen.lr_scale *= ratio(group);
     return chosen;
   }
 
@@ -78,6 +84,8 @@ class GroupsRule : public CompositeRule {
   }
 
  private:
+  /// Of the group's learning rate to that of the rest.
+  double ratio(const ParameterGroup& group) const { return group.lr_scale * (group.optimizer->lr() / lr()); }
   std::size_t group_of(std::string_view param) const {
     std::size_t i = 0;
     while (!matches(groups_[i].pattern, param)) ++i;

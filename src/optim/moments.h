@@ -44,6 +44,13 @@ class MomentsRule : public OptimizerRule {
     return {m, moving_average(a.slots[1], square(g), options_.beta2)};
   }
 
+  /// `p` after Adam's step along m and v of `moments`, with the scalars of `scalars`. The paper's lr * (m / bc1) /
+  /// (sqrt(v / bc2) + eps), with all that is the same for every element taken out of the division: (lr / bc1) * (m /
+  /// (sqrt(v) * (1 / sqrt(bc2)) + eps)). One square root and one division per element.
+  Tensor stepped(const OptimizerArgs& a, Tensor p, Tensor m, Tensor v) const {
+    return descended(p, a.lr * a.scalars[0], m / multiply_add(sqrt(v), a.scalars[1], options_.eps));
+  }
+
   const Options options_;
 
  private:

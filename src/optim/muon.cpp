@@ -60,6 +60,7 @@ class MuonRule : public CompositeRule {
     require_decay_rate("Muon", "momentum", options.momentum);
     require_at_least_one("Muon", "iterations", options.iterations);
     require_non_negative("Muon", "weight_decay", options.weight_decay);
+    require_non_negative("Muon", "the ratio of rest.lr to lr", rest_->lr() / lr_);
   }
 
   std::string name() const override { return "muon"; }

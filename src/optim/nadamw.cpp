@@ -7,18 +7,20 @@ namespace {
 
 using namespace optim;
 
-/// mu_t and the product of mu_1 ... mu_t, which is kept from call to call: steps come one after another.
+/// mu_t and the product of mu_1 ... mu_t, which is kept from call to call: steps come one after another. Factors are
+/// multiplied while they matter, a few thousand for any options: until the product is lost beside 1, or mu_t is beta1.
 class MomentumSchedule {
  public:
   explicit MomentumSchedule(const NAdamW& options) : beta1_(options.beta1), decay_(options.momentum_decay) {}
   double at(std::int64_t t) const { return beta1_ * (1 - 0.5 * std::pow(0.96, static_cast<double>(t) * decay_)); }
   double product(std::int64_t t) {
     if (t < t_) t_ = 0, product_ = 1;
-    while (t_ < t) product_ *= at(++t_);
-    return product_;
+    while (t_ < t && product_ > kLostBesideOne && at(t_) < beta1_) product_ *= at(++t_);
+    return product_ * std::pow(beta1_, static_cast<double>(t - t_));
   }
 
  private:
+  static constexpr double kLostBesideOne = 0x1p-54;
   double beta1_, decay_;
   std::int64_t t_ = 0;
   double product_ = 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/convert.h"
 #include "wholestep/ops.h"
@@ -30,12 +31,14 @@ void require(bool ok, std::string_view optimizer, std::string_view hyper_paramet
               fmt::format("{}: {} must be {}, got {}", optimizer, hyper_parameter, range, number_text(value)));
 }
 
+bool non_negative_in_f32(double value) { return value >= 0 && value <= std::numeric_limits<float>::max(); }
+
 void require_at_least_one(std::string_view optimizer, std::string_view hyper_parameter, double value) {
   require(value >= 1, optimizer, hyper_parameter, "at least 1", value);
 }
 
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value) {
-  require(std::isfinite(value) && value >= 0, optimizer, hyper_parameter, "finite and at least 0", value);
+  require(non_negative_in_f32(value), optimizer, hyper_parameter, "finite in f32 and at least 0", value);
 }
 
 void require_decay_rate(std::string_view optimizer, std::string_view hyper_parameter, double value) {
@@ -47,7 +50,8 @@ void require_share(std::string_view optimizer, std::string_view hyper_parameter,
 }
 
 void require_positive(std::string_view optimizer, std::string_view hyper_parameter, double value) {
-  require(std::isfinite(value) && value > 0, optimizer, hyper_parameter, "finite and above 0", value);
+  require(value >= std::numeric_limits<float>::min() && non_negative_in_f32(value), optimizer, hyper_parameter,
+          "finite in f32 and at least 2^-126", value);
 }
 
 DType update_dtype(DType param) { return param == DType::f64 ? DType::f64 : DType::f32; }

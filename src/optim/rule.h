@@ -9,7 +9,9 @@ namespace wholestep::optim {
 /// Throws `invalid_argument`, "AdamW: beta1 must be in [0, 1), got 1.5", unless `ok`.
 void require(bool ok, std::string_view optimizer, std::string_view hyper_parameter, std::string_view range,
              double value);
-/// Requires a finite value of at least zero.
+/// Whether a value is at least zero and finite in f32, in which updates are computed: the range of learning rates.
+bool non_negative_in_f32(double value);
+/// Requires such a value.
 void require_non_negative(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires a value of at least one.
 void require_at_least_one(std::string_view optimizer, std::string_view hyper_parameter, double value);
@@ -17,7 +19,7 @@ void require_at_least_one(std::string_view optimizer, std::string_view hyper_par
 void require_decay_rate(std::string_view optimizer, std::string_view hyper_parameter, double value);
 /// Requires 0 <= value <= 1.
 void require_share(std::string_view optimizer, std::string_view hyper_parameter, double value);
-/// Requires a finite value above zero.
+/// Requires a value above zero that is a normal number of f32.
 void require_positive(std::string_view optimizer, std::string_view hyper_parameter, double value);
 
 /// The dtype of a parameter's update and of its slots: f64 for f64, f32 for all others, so that a bf16 or f16 parameter

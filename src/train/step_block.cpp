@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/convert.h"
+#include "optim/rule.h"
 #include "train/gradient_rules.h"
 #include "wholestep/nn.h"
 
@@ -40,9 +40,9 @@ std::uint8_t& StepBlock::gate_of(std::string_view name) {
 }
 
 void StepBlock::check_lr(double lr) {
-  if (std::isfinite(lr) && lr >= 0) return;
+  if (optim::non_negative_in_f32(lr)) return;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("learning rate must be finite and at least 0, got {}", number_text(lr)));
+              fmt::format("learning rate must be finite in f32 and at least 0, got {}", number_text(lr)));
 }
 
 void StepBlock::set_lr(double lr) {

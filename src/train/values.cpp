@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "graph/op.h"
+#include "optim/rule.h"
 #include "runtime/check.h"
 #include "train/gradient_rules.h"
 #include "train/state.h"
@@ -131,7 +131,7 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
   reader.expect("optimizer", optimizer.name());
   Progress out;
   out.lr = reader.number<double>("lr");
-  if (!std::isfinite(out.lr) || out.lr < 0) mismatch(fmt::format("{}: the learning rate is {}", path, out.lr));
+  if (!optim::non_negative_in_f32(out.lr)) mismatch(fmt::format("{}: the learning rate is {}", path, out.lr));
   out.steps = reader.number<std::int64_t>("steps");
   if (out.steps < 0) mismatch(fmt::format("{}: the number of steps is {}", path, out.steps));
   if (reader.has("seed")) out.seed = reader.number<std::uint64_t>("seed");

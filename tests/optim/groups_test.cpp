@@ -97,13 +97,18 @@ TEST(Groups, RefuseAPatternThatMatchesNothingNamingItAndTheParameters) {
 
 TEST(Groups, RefuseRatesWithoutARatio) {
   expect_error(ErrorCode::invalid_argument, {"groups", "lr", "0"}, [] { groups({}, SGD{.lr = 0}); });
+  expect_error(ErrorCode::invalid_argument, {"ratio", "\"a\"", "1e+60"},
+               [] { groups({{"a", SGD{.lr = 1e30}}}, SGD{.lr = 1e-30}); });
+  expect_error(ErrorCode::invalid_argument, {"Muon", "rest.lr"},
+               [] { Optimizer(Muon{.lr = 1e-30, .rest = {.lr = 1e30}}); });
   expect_error(ErrorCode::invalid_argument, {"lr_scale", "\"a\"", "-1"}, [] { groups({{"a", SGD{}, -1}}, SGD{}); });
   expect_error(ErrorCode::invalid_argument, {"no optimizer", "\"a\""}, [] { groups({{"a", nullptr}}, SGD{}); });
   expect_error(ErrorCode::invalid_argument, {"no optimizer"}, [] { groups({}, nullptr); });
 }
 
-TEST(Groups, AreNamedByTheirMembersSoThatAnothersCheckpointIsRefused) {
-  EXPECT_EQ(groups({{"*.bias", AdamW{}}}, Muon{})->name(), "groups(adamw, muon)");
+TEST(Groups, AreNamedByPatternsAndMembersSoThatAnothersCheckpointIsRefused) {
+  EXPECT_EQ(groups({{"*.bias", AdamW{}}}, Muon{})->name(), R"(groups("*.bias": adamw, "*": muon))");
+  EXPECT_EQ(groups({{"a\"", groups({}, Adam{})}}, SGD{})->name(), R"(groups("a\"": groups("*": adam), "*": sgd))");
 }
 
 TEST(Muon, TakesMatricesAndKernelsAndLeavesTheRestToAdamW) {

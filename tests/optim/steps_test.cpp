@@ -1,108 +1,23 @@
-// Against where twenty steps of other implementations end: tests/tools/make_optimizer_steps.py.
+// Every optimizer on problems with given gradients: against others, on all devices, in all types, on both paths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ostream>
+#include <cstdio>
 
+#include "optim/step_problems.h"
 #include "support/devices.h"
-#include "support/json_values.h"
 #include "train/models.h"
-#include "wholestep/ops.h"
 #include "wholestep/session.h"
-#include "wholestep/trainer.h"
+#include "wholestep/training_session.h"
 
 namespace wholestep {
 namespace {
 
-using Values = std::vector<double>;
-
-struct Variant {
-  std::string name;  // in the file
-  Optimizer optimizer;
-};
-
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
-
-std::vector<Variant> variants() {
-  return {
-      {"sgd", SGD{.lr = 0.05, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.1}},
-      {"adam", Adam{.lr = 0.05, .weight_decay = 0.1}},
-      {"adamw", AdamW{.lr = 0.05, .weight_decay = 0.1}},
-      {"nadamw", NAdamW{.lr = 0.05, .weight_decay = 0.1}},
-      {"radam", RAdam{.lr = 0.05, .weight_decay = 0.1}},
-      {"radam decoupled",
-       RAdam{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1, .decoupled_weight_decay = true}},
-      {"qhadamw", QHAdamW{.lr = 0.05, .nu2 = 0.9, .weight_decay = 0.1}},
-      {"lamb", LAMB{.lr = 0.05, .weight_decay = 0.1}},
-      {"adafactor", Adafactor{.lr = 0.125, .weight_decay = 0.1}},
-      {"lion", Lion{.lr = 0.05, .weight_decay = 0.1}},
-      {"muon", Muon{.lr = 0.05,
-                    .momentum = 0.9,
-                    .weight_decay = 0.1,
-                    .rest = {.lr = 0.01, .beta2 = 0.95, .eps = 1e-10, .weight_decay = 0}}},
-      {"muon without nesterov",
-       Muon{.lr = 0.05, .nesterov = false, .rest = {.lr = 0.01, .beta2 = 0.95, .eps = 1e-10, .weight_decay = 0}}},
-      {"soap", SOAP{.lr = 0.05, .beta1 = 0.9, .weight_decay = 0.1, .precondition_frequency = 4}},
-      {"soap for one axis",
-       SOAP{.lr = 0.05, .beta1 = 0.9, .shampoo_beta = 0.8, .weight_decay = 0, .max_precond_dim = 4}},
-      {"kron", Kron{.lr = 0.05, .weight_decay = 0.1}},
-      {"sophia", Sophia{.lr = 0.05, .beta1 = 0.9, .beta2 = 0.8, .gamma = 2, .weight_decay = 0.1, .k = 3}},
-      {"mars", MARS{.lr = 0.05, .gamma = 0.1, .weight_decay = 0.1}},
-      {"schedule free", ScheduleFree{.lr = 0.05, .weight_decay = 0.1}},
-      {"schedule free weighted", ScheduleFree{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.99, .r = 1.5}},
-  };
-}
-
-/// The loss is the dot product of the parameter with an input, so that input is the gradient; with curvature, the sum
-/// of p^4 / 12 is added, whose Hessian is diagonal.
-Graph dot_product(const Shape& shape, bool curvature) {
-  Graph graph("dot");
-  const Tensor g = graph.input("g", shape), p = graph.param("p", shape);
-  const Tensor dot = reduce_sum(p * g);
-  graph.set_outputs({curvature ? dot + reduce_sum(square(square(p))) / 12.0 : dot});
-  return graph;
-}
-
-struct Problem {
-  explicit Problem(const nlohmann::json& json)
-      : name(json["name"]),
-        type{DType::f32, json["shape"].get<Shape>()},
-        start(Array::from_doubles(type, testing::numbers(json["start"]))),
-        expected(json["optimizers"]) {
-    for (const auto& gradient : json["gradients"]) {
-      gradients.push_back(Array::from_doubles(type, testing::numbers(gradient)));
-    }
-  }
-  ResidentTrainer trainer(const Optimizer& optimizer, const Device& device, const CompileOptions& options = {}) const {
-    return ResidentTrainer(dot_product(type.shape, optimizer->needs_curvature()), {"p"}, {{"p", start}}, optimizer,
-                           device, options);
-  }
-
-  std::string name;
-  TensorType type;
-  Array start;
-  std::vector<Array> gradients;
-  nlohmann::json expected;
-};
-
-std::vector<Problem> problems() {
-  const nlohmann::json document = testing::read_json("optimizer_steps.json");
-  std::vector<Problem> all;
-  for (const auto& json : document["problems"]) all.emplace_back(json);
-  EXPECT_EQ(all.size(), 3u);
-  return all;
-}
-
-// Relative to the value, or to 1 % of the largest where it is smaller.
-void expect_close(const Values& reached, const Values& expected, const std::string& what) {
-  ASSERT_EQ(reached.size(), expected.size());
-  double largest = 0;
-  for (const double x : expected) largest = std::max(largest, std::abs(x));
-  for (std::size_t i = 0; i < reached.size(); ++i) {
-    EXPECT_NEAR(reached[i], expected[i], 1e-5 * std::max(std::abs(expected[i]), 0.01 * largest)) << what << " " << i;
-  }
-}
+using testing::expect_close;
+using testing::numbers;
+using testing::Problem;
+using testing::Variant;
 
 std::string case_name(std::string name) {
   std::ranges::replace(name, ' ', '_');
@@ -113,33 +28,72 @@ class OptimizerSteps : public ::testing::TestWithParam<std::tuple<Variant, Devic
  protected:
   const Variant& variant() const { return std::get<0>(GetParam()); }
   const Device& device() const { return std::get<1>(GetParam()); }
+  std::vector<double> final_values(const Problem& problem, DType dtype) const {
+    ResidentTrainer trainer = problem.trainer(variant().optimizer, device(), {}, dtype);
+    for (std::size_t t = 0; t < problem.gradients.size(); ++t) trainer.step({{"g", problem.gradient(t, dtype)}});
+    return trainer.param("p").to_doubles();
+  }
+  std::vector<double> expected(const Problem& problem) const {
+    return numbers(problem.expected[variant().name]["final"]);
+  }
+
+  const std::vector<Problem> problems = testing::step_problems();
 };
 INSTANTIATE_TEST_SUITE_P(Of, OptimizerSteps,
-                         ::testing::Combine(::testing::ValuesIn(variants()),
+                         ::testing::Combine(::testing::ValuesIn(testing::step_variants()),
                                             ::testing::ValuesIn(testing::built_devices())),
                          [](const ::testing::TestParamInfo<OptimizerSteps::ParamType>& info) {
                            return case_name(std::get<0>(info.param).name) + "On" + std::get<1>(info.param).name;
                          });
 
 TEST_P(OptimizerSteps, EndWhereOtherImplementationsDo) {
-  for (const Problem& problem : problems()) {
-    ResidentTrainer trainer = problem.trainer(variant().optimizer, device());
-    for (const Array& gradient : problem.gradients) trainer.step({{"g", gradient}});
-    const auto& expected = problem.expected[variant().name];
-    expect_close(trainer.param("p").to_doubles(), testing::numbers(expected["final"]), problem.name);
+  for (const Problem& problem : problems) {
+    expect_close(final_values(problem, DType::f32), expected(problem), 1e-5, problem.name);
+  }
+}
+
+// Learning rate and scalars are f32 inputs, so the steps are not closer than that.
+TEST_P(OptimizerSteps, EndThereInF64) {
+  for (const Problem& problem : problems) {
+    expect_close(final_values(problem, DType::f64), expected(problem), 1e-6, problem.name);
+  }
+}
+
+// Start and gradients are numbers of bf16. A gradient with curvature is computed in bf16 too, and not the same.
+TEST_P(OptimizerSteps, InBf16AreThoseOfF32RoundedOnce) {
+  if (variant().optimizer->needs_curvature()) GTEST_SKIP();
+  for (const Problem& problem : problems) {
+    ResidentTrainer exact = problem.trainer(variant().optimizer, device());
+    ResidentTrainer rounded = problem.trainer(variant().optimizer, device(), {}, DType::bf16);
+    exact.step({{"g", problem.gradient(0)}});
+    rounded.step({{"g", problem.gradient(0, DType::bf16)}});
+    EXPECT_TRUE(testing::same_bits(exact.optimizer_state(), rounded.optimizer_state())) << problem.name;
+    const Array expected = Array::from_doubles({DType::bf16, problem.shape}, exact.param("p").to_doubles());
+    EXPECT_TRUE(rounded.param("p").same_bits(expected)) << problem.name;
+  }
+}
+
+// The parameter is rounded once per step: by at most half an ulp, 2^-8 of its magnitude.
+TEST_P(OptimizerSteps, EndNearThereInBf16) {
+  for (const Problem& problem : problems) {
+    const std::vector<double> reached = final_values(problem, DType::bf16), expected = this->expected(problem);
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      const double magnitude = std::max({0.1, std::abs(problem.start[i]), std::abs(expected[i])});
+      EXPECT_NEAR(reached[i], expected[i], 20 * 0x1p-8 * magnitude) << problem.name << " " << i;
+    }
   }
 }
 
 // A graph of its own, as evaluation would be: the parameter and its slots come from the trainer.
 TEST_P(OptimizerSteps, EvaluateWhereOtherImplementationsDo) {
-  for (const Problem& problem : problems()) {
+  for (const Problem& problem : problems) {
     const auto& expected = problem.expected[variant().name];
     if (!expected.contains("evaluated")) continue;
     ResidentTrainer trainer = problem.trainer(variant().optimizer, device());
-    for (const Array& gradient : problem.gradients) trainer.step({{"g", gradient}});
+    for (std::size_t t = 0; t < problem.gradients.size(); ++t) trainer.step({{"g", problem.gradient(t)}});
 
     Graph graph("evaluation");
-    const Tensor p = graph.input("p", problem.type.shape);
+    const Tensor p = graph.input("p", problem.shape);
     const Array value = trainer.param("p");
     Inputs inputs{{"p", value}};
     std::vector<Tensor> slots;
@@ -150,34 +104,51 @@ TEST_P(OptimizerSteps, EvaluateWhereOtherImplementationsDo) {
     }
     graph.set_outputs({variant().optimizer->evaluation_value(graph, p, slots)});
     const Array evaluated = Session(device()).compile(graph).run(inputs).front();
-    expect_close(evaluated.to_doubles(), testing::numbers(expected["evaluated"]), problem.name);
+    expect_close(evaluated.to_doubles(), numbers(expected["evaluated"]), 1e-5, problem.name);
   }
 }
 
 TEST_P(OptimizerSteps, HaveTheSameBitsWithoutFusion) {
-  for (const Problem& problem : problems()) {
+  for (const Problem& problem : problems) {
     ResidentTrainer fused = problem.trainer(variant().optimizer, device());
     ResidentTrainer plain = problem.trainer(variant().optimizer, device(), {.fusion = false});
-    for (int t = 0; t < 3; ++t) {
-      const Inputs inputs{{"g", problem.gradients[t]}};
-      fused.step(inputs);
-      plain.step(inputs);
+    for (std::size_t t = 0; t < 3; ++t) {
+      fused.step({{"g", problem.gradient(t)}});
+      plain.step({{"g", problem.gradient(t)}});
       EXPECT_TRUE(testing::same_bits(fused, plain)) << problem.name << " step " << t + 1;
+    }
+  }
+}
+
+TEST_P(OptimizerSteps, HaveTheSameBitsOnTheHost) {
+  for (const Problem& problem : problems) {
+    const Graph graph = problem.graph(DType::f32, variant().optimizer->needs_curvature());
+    const auto session = [&] {
+      return TrainingSession(graph, {"p"}, problem.initial(DType::f32), {.optimizer = variant().optimizer}, device());
+    };
+    TrainingSession host = session(), fused = session();
+    fused.with_fused_optimizer();
+    for (std::size_t t = 0; t < 3; ++t) {
+      EXPECT_EQ(host.step({{"g", problem.gradient(t)}}).loss, fused.step({{"g", problem.gradient(t)}}).loss)
+          << problem.name;
+      EXPECT_TRUE(testing::same_bits(host.params(), fused.params())) << problem.name << " step " << t + 1;
+      EXPECT_TRUE(testing::same_bits(host.optimizer_state(), fused.optimizer_state()))
+          << problem.name << " step " << t + 1;
     }
   }
 }
 
 TEST_P(OptimizerSteps, GoOnFromACheckpointWithTheSameBits) {
   const std::string path = ::testing::TempDir() + "/" + case_name(variant().name) + device().name + ".safetensors";
-  for (const Problem& problem : problems()) {
+  for (const Problem& problem : problems) {
     ResidentTrainer without_stop = problem.trainer(variant().optimizer, device());
-    for (int t = 0; t < 5; ++t) without_stop.step({{"g", problem.gradients[t]}});
+    for (std::size_t t = 0; t < 5; ++t) without_stop.step({{"g", problem.gradient(t)}});
     without_stop.save(path);
     ResidentTrainer resumed = problem.trainer(variant().optimizer, device());
     resumed.load(path);
-    for (int t = 5; t < 8; ++t) {
-      without_stop.step({{"g", problem.gradients[t]}});
-      resumed.step({{"g", problem.gradients[t]}});
+    for (std::size_t t = 5; t < 8; ++t) {
+      without_stop.step({{"g", problem.gradient(t)}});
+      resumed.step({{"g", problem.gradient(t)}});
     }
     EXPECT_TRUE(testing::same_bits(without_stop, resumed)) << problem.name;
   }

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """Writes tests/data/optimizer_steps.json: where twenty steps of each optimizer end, in double precision, by the
-implementations of PyTorch, Optax and the authors of the optimizers.
+implementations of PyTorch, Optax, pytorch-optimizer and the authors of the optimizers.
 
-    pip install torch optax pytorch-optimizer schedulefree
+    pip install torch optax pytorch-optimizer schedulefree kron-torch
     python tests/tools/make_optimizer_steps.py tests/data/optimizer_steps.json
 
-Three problems: a vector, a matrix, a convolution kernel. Start and gradients are multiples of 1/64, which single precision
-holds exactly.
+Four problems: a vector, a matrix, a convolution kernel, a scalar. Start and gradients are multiples of 1/64, which single
+precision holds exactly, and bfloat16 does too.
 """
 
 import importlib.metadata
 import json
+import os
 import sys
 import unittest.mock
 
+os.environ["TORCHDYNAMO_DISABLE"] = "1"
+
 import jax
+import kron_torch
 import numpy as np
 import optax
 import pytorch_optimizer
@@ -24,9 +28,9 @@ import torch
 jax.config.update("jax_enable_x64", True)
 torch.set_default_dtype(torch.float64)
 
-PACKAGES = ("torch", "optax", "pytorch-optimizer", "schedulefree")
+PACKAGES = ("torch", "optax", "pytorch-optimizer", "schedulefree", "kron-torch")
 STEPS = 20
-PROBLEMS = {"vector": (7,), "matrix": (5, 4), "kernel": (3, 2, 3, 3)}
+PROBLEMS = {"vector": (7,), "matrix": (5, 4), "kernel": (3, 2, 3, 3), "scalar": ()}
 
 
 def with_torch(make, to_matrix=None):
@@ -71,7 +75,7 @@ def rows_are_outputs(shape):
 def muon(**options):
     matrix = with_torch(lambda p: torch.optim.Muon(p, **options), rows_are_outputs)
     vector = with_torch(lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.9, 0.95), eps=1e-10, weight_decay=0))
-    return lambda start, gradients: (vector if start.ndim == 1 else matrix)(start, gradients)
+    return lambda start, gradients: (vector if start.ndim < 2 else matrix)(start, gradients)
 
 
 def with_soap(**options):
@@ -96,78 +100,76 @@ def philox(counter, key):
     return counter
 
 
-def library_normal(step, shape, name="p"):
-    """`random_normal` of the library in step `step` (from 0) of seed 0, in the stream of parameter `name`."""
+def library_words(step, count, name="p"):
+    """The random words of the library in step `step` (from 0) of seed 0, in the stream of parameter `name`."""
     hashed = 14695981039346656037
     for byte in name.encode():
         hashed = (hashed ^ byte) * 1099511628211 % 2**64
     stream = hashed % 2**31 + 2**31
-    count = 2 * int(np.prod(shape))
     words = [w for block in range((count + 3) // 4) for w in philox((block, stream, step, 0), (0, 0))]
-    uniform = np.array([word >> 8 for word in words[:count]]) / 2.0**24
+    return np.array(words[:count])
+
+
+def library_uniform(step, shape):
+    """`random_uniform` of the library."""
+    return ((library_words(step, int(np.prod(shape))) >> 8) / 2.0**24).reshape(shape)
+
+
+def library_normal(step, shape):
+    """`random_normal` of the library."""
+    uniform = library_uniform(step, (2 * int(np.prod(shape)),))
     radius = np.sqrt(-2 * np.log1p(-uniform[0::2]))
     return (radius * np.cos(2 * np.pi * uniform[1::2])).reshape(shape)
 
 
-def spectral_bound(x, largest):
-    x = x / largest
-    row = x[:, np.argmax((x * x).sum(axis=0))] @ x
-    row = row / np.linalg.norm(row)
-    return np.linalg.norm(row @ x.T) * largest
-
-
-def kron(lr, beta1, weight_decay, precond_lr):
-    """kron_torch 0.3.3 with its default schedule, which updates the factors at each of the first steps; the noise that it adds
-    to the momentum in place stays out of the update of the parameter, and nothing is balanced."""
+def kron(**options):
+    """kron_torch in double, with the library's random numbers, and two differences. It adds the noise of its factors'
+    update to the momentum in place, so that the update of the parameter has it too: here that works on a copy. And it
+    balances the factors at random, here never. A scalar, which it fails on, is a vector of one element."""
+    calc = kron_torch.kron._calc_A_and_conjB
 
     def run(start, gradients):
-        parameter, shape = start, start.shape
-        if start.ndim > 2:
-            by_last, by_first = (start.size // shape[-1], shape[-1]), (shape[0], start.size // shape[0])
-            shape = by_last if by_last[1] - by_last[0] <= by_first[1] - by_first[0] else by_first
-        momentum = np.zeros(shape)
-        factors = [np.eye(n) for n in shape] if len(shape) == 2 else [np.ones(shape)]
+        parameter = torch.nn.Parameter(torch.from_numpy(np.atleast_1d(start).copy()))
+        optimizer = kron_torch.Kron([parameter], precond_dtype=torch.float64, **options)
+        optimizer.rng = unittest.mock.Mock(**{"random.return_value": 1.0})
         for step, gradient in enumerate(gradients):
-            momentum = beta1 * momentum + (1 - beta1) * gradient.reshape(shape)
-            debiased = momentum / (1 - beta1 ** (step + 1))
-            noise = library_normal(step, shape)
-            g = debiased + np.sqrt(2.0**-23) * np.abs(debiased).mean() * noise
-            if len(shape) == 2:
-                left, right = factors
-                a = left @ g @ right.T
-                b = np.linalg.inv(left).T @ noise @ np.linalg.inv(right)
-                terms = [(a @ a.T, b @ b.T), (a.T @ a, b.T @ b)]
-                for i, (one, two) in enumerate(terms):
-                    bound = spectral_bound(one + two, np.abs(one + two).max())
-                    factors[i] = factors[i] - np.triu((one - two) * precond_lr) / bound @ factors[i]
-                left, right = factors
-                u = left.T @ left @ debiased @ right.T @ right
-            else:
-                (q,) = factors
-                one, two = (q * g) ** 2, (noise / q) ** 2
-                factors = [q - (one - two) * precond_lr * q / np.abs(one + two).max()]
-                u = factors[0] ** 2 * debiased
-            u = (u * min(1.0, 1.1 / (np.sqrt((u * u).mean()) + 1e-12))).reshape(start.shape)
-            if start.ndim >= 2:
-                u = u + weight_decay * parameter
-            parameter = parameter - lr * u
-        return {"final": parameter}
+            parameter.grad = torch.from_numpy(np.atleast_1d(gradient).copy())
+            with (
+                unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
+                unittest.mock.patch.object(torch, "randn_like", lambda x: torch.tensor(library_normal(step, x.shape))),
+                unittest.mock.patch.object(
+                    kron_torch.kron, "_calc_A_and_conjB", lambda expression, g, q: calc(expression, g.clone(), q)
+                ),
+            ):
+                optimizer.step()
+        return {"final": parameter.detach().numpy().reshape(start.shape)}
 
     return run
 
 
-def sophia(lr, beta1, beta2, gamma, eps, weight_decay, k):
-    """Algorithm 3 of Liu et al., 2024, on the loss <p, g> + sum p^4 / 12, whose Hessian is diagonal: the estimate is exact."""
+def sophia(lr, gamma, eps, weight_decay, **options):
+    """SophiaH of pytorch-optimizer with the library's random signs, on the loss <p, g> + (sum p^2)^2 / 8. It clips
+    m / max(h, eps) at p, the library m / max(gamma h, eps) at 1: the same with p = gamma and lr, eps over gamma."""
 
     def run(start, gradients):
-        parameter, m, h = start, np.zeros_like(start), np.zeros_like(start)
+        parameter = torch.nn.Parameter(torch.from_numpy(start.copy()))
+        optimizer = pytorch_optimizer.SophiaH(
+            [parameter],
+            lr=lr / gamma,
+            p=gamma,
+            eps=eps / gamma,
+            weight_decay=weight_decay * gamma,
+            hessian_distribution="rademacher",
+            **options,
+        )
         for step, gradient in enumerate(gradients):
-            m = beta1 * m + (1 - beta1) * (gradient + parameter**3 / 3)
-            if step % k == 0:
-                h = beta2 * h + (1 - beta2) * parameter**2
-            parameter = parameter - lr * weight_decay * parameter
-            parameter = parameter - lr * np.clip(m / np.maximum(gamma * h, eps), -1, 1)
-        return {"final": parameter}
+            optimizer.zero_grad()
+            loss = (parameter * torch.from_numpy(gradient)).sum() + (parameter**2).sum() ** 2 / 8
+            loss.backward(create_graph=True)
+            bits = torch.tensor(library_uniform(step, start.shape) >= 0.5, dtype=torch.float64)
+            with unittest.mock.patch.object(torch, "randint_like", lambda *_: bits):
+                optimizer.step()
+        return {"final": parameter.detach().numpy()}
 
     return run
 
@@ -193,9 +195,12 @@ OPTIMIZERS = {
     "muon without nesterov": muon(lr=0.05, momentum=0.95, nesterov=False, weight_decay=0),
     "soap": with_soap(lr=0.05, betas=(0.9, 0.95), weight_decay=0.1, precondition_frequency=4),
     "soap for one axis": with_soap(lr=0.05, betas=(0.9, 0.95), shampoo_beta=0.8, weight_decay=0.0, max_precondition_dim=4),
-    "kron": kron(lr=0.05, beta1=0.9, weight_decay=0.1, precond_lr=0.1),
-    "sophia": sophia(lr=0.05, beta1=0.9, beta2=0.8, gamma=2.0, eps=1e-12, weight_decay=0.1, k=3),
-    "mars": with_torch(lambda p: pytorch_optimizer.MARS(p, lr=0.05, gamma=0.1, weight_decay=0.1, optimize_1d=True)),
+    "kron": kron(lr=0.05, b1=0.9, weight_decay=0.1, precond_lr=0.1),
+    "sophia": sophia(lr=0.05, betas=(0.9, 0.8), gamma=2.0, eps=1e-12, weight_decay=0.1, update_period=3),
+    # It adds eps before the bias correction of v, the library after it: with a small one that is the same.
+    "mars": with_torch(
+        lambda p: pytorch_optimizer.MARS(p, lr=0.05, gamma=0.1, eps=1e-14, weight_decay=0.1, optimize_1d=True)
+    ),
     "schedule free": with_torch(lambda p: schedulefree.AdamWScheduleFree(p, lr=0.05, weight_decay=0.1)),
     "schedule free weighted": with_torch(lambda p: schedulefree.AdamWScheduleFree(p, lr=0.05, betas=(0.8, 0.99), r=1.5)),
 }
@@ -207,8 +212,8 @@ def main(path):
     random = np.random.default_rng(0)
     problems = []
     for name, shape in PROBLEMS.items():
-        start = np.round(random.normal(size=shape) * 64) / 64
-        gradients = np.round(random.normal(size=(STEPS, *shape)) * 64) / 64
+        start = np.asarray(np.round(random.normal(size=shape) * 64) / 64)
+        gradients = [np.asarray(g) for g in np.round(random.normal(size=(STEPS, *shape)) * 64) / 64]
         optimizers = {}
         for optimizer, run in OPTIMIZERS.items():
             values = run(start, gradients)
@@ -218,7 +223,7 @@ def main(path):
                 "name": name,
                 "shape": shape,
                 "start": start.ravel().tolist(),
-                "gradients": gradients.reshape(STEPS, -1).tolist(),
+                "gradients": [gradient.ravel().tolist() for gradient in gradients],
                 "optimizers": optimizers,
             }
         )

@@ -262,18 +262,37 @@ TEST_P(Values, OfAnotherOptimizerAreRefusedThoughTheirSlotsAreCalledTheSame) {
   EXPECT_EQ(adamw.steps(), 1);
 }
 
+TEST_P(Values, OfOtherGroupsAreRefusedThoughTheirRulesAreTheSame) {
+  const std::string path = folder_.file("a.safetensors");
+  const auto grouped = [&](const std::string& pattern) {
+    return small_trainer(groups({{pattern, Adam{}}}, AdamW{}), GetParam());
+  };
+  ResidentTrainer first = grouped("fc1.*"), second = grouped("fc2.*"), again = grouped("fc1.*");
+  first.step(random_batch(16, 0).inputs());
+  first.save(path);
+  expect_error(ErrorCode::checkpoint_mismatch, {"\"fc1.*\"", "\"fc2.*\""}, [&] { second.load(path); });
+  expect_error(ErrorCode::checkpoint_mismatch, {"\"fc1.*\"", "\"fc2.*\""},
+               [&] { second.restore_optimizer_state(first.optimizer_state()); });
+  EXPECT_TRUE(same_bits(second.params(), small_values()));
+  again.load(path);
+  EXPECT_TRUE(same_bits(again, first));
+}
+
 TEST_P(Values, CountStepsBeyondThirtyTwoBits) {
   const std::string path = folder_.file("a.safetensors");
-  ResidentTrainer mine = trainer(), loaded = trainer();
-  OptimizerState state = mine.optimizer_state();
-  state.steps = std::int64_t{1} << 40;
-  state.param_steps.assign(4, state.steps);
-  mine.restore_optimizer_state(state);
-  mine.step(random_batch(16, 1).inputs());
-  mine.save(path);
-  loaded.load(path);
-  EXPECT_EQ(loaded.steps(), (std::int64_t{1} << 40) + 1);
-  EXPECT_EQ(loaded.optimizer_state().param_steps[2], (std::int64_t{1} << 40) + 1);
+  for (const std::string& name : optimizer_names()) {
+    ResidentTrainer mine = small_trainer(optimizer_by_name(name), GetParam());
+    OptimizerState state = mine.optimizer_state();
+    state.steps = std::int64_t{1} << 40;
+    state.param_steps.assign(4, state.steps);
+    mine.restore_optimizer_state(state);
+    mine.step(random_batch(16, 1).inputs());
+    mine.save(path);
+    ResidentTrainer loaded = small_trainer(optimizer_by_name(name), GetParam());
+    loaded.load(path);
+    EXPECT_EQ(loaded.steps(), (std::int64_t{1} << 40) + 1) << name;
+    EXPECT_EQ(loaded.optimizer_state().param_steps[2], (std::int64_t{1} << 40) + 1) << name;
+  }
 }
 
 }  // namespace

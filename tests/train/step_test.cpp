@@ -157,7 +157,7 @@ TEST_P(Step, TakesTheLearningRateThatWasSetLast) {
 
 TEST_P(Step, RefusesALearningRateThatIsNoNumberOrNegative) {
   ResidentTrainer trainer = small_trainer(SGD{.lr = 0.5}, GetParam());
-  for (const double lr : {-1.0, std::nan(""), HUGE_VAL}) {
+  for (const double lr : {-1.0, std::nan(""), HUGE_VAL, 1e39}) {
     expect_error(ErrorCode::invalid_argument, {"learning rate"}, [&] { trainer.set_lr(lr); });
   }
   EXPECT_EQ(trainer.lr(), 0.5);
