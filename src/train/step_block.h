@@ -28,7 +28,7 @@ class StepBlock {
   /// Whether parameter `name` moves. Throws `unknown_name` where it is not trainable.
   std::uint8_t& gate_of(std::string_view name);
 
-  /// Throws `invalid_argument` where it is not finite or negative.
+  /// Throws `invalid_argument` where it is not finite in f32 or negative.
   static void check_lr(double lr);
   void set_lr(double lr);
   double lr() const { return lr_; }
