@@ -41,7 +41,7 @@ class MomentsRule : public OptimizerRule {
   /// m and v of this step, with `g` for its gradient.
   std::pair<Tensor, Tensor> moments(const OptimizerArgs& a, Tensor g) const {
     const Tensor m = moving_average(a.slots[0], g, options_.beta1);
-    return {m, moving_average(a.slots[1], square(g), options_.beta2)};
+    return {m, moving_average_of_square(a.slots[1], g, options_.beta2)};
   }
 
   /// `p` after Adam's step along m and v of `moments`, with the scalars of `scalars`. The paper's lr * (m / bc1) /

@@ -78,6 +78,12 @@ Tensor moving_average(Tensor average, Tensor value, double rate) {
   return multiply_add(average, rate, value * (1 - rate));
 }
 
+// average + (1 - rate) * (value^2 - average) is one operation less, but for small rates the difference loses value^2.
+Tensor moving_average_of_square(Tensor average, Tensor value, double rate) {
+  if (rate < 0.5) return moving_average(average, square(value), rate);
+  return multiply_add(multiply_add(value, value, -average), 1 - rate, average);
+}
+
 Tensor decayed(Tensor p, Tensor lr, double weight_decay) {
   return weight_decay == 0 ? p : p * (1.0 - lr * weight_decay);
 }

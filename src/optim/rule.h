@@ -38,6 +38,8 @@ double bias_correction(double beta, std::int64_t t);
 Tensor as(Tensor x, DType dtype);
 /// Exponential moving average: rate * average + (1 - rate) * value.
 Tensor moving_average(Tensor average, Tensor value, double rate);
+/// The same of value^2.
+Tensor moving_average_of_square(Tensor average, Tensor value, double rate);
 /// p * (1 - lr * weight_decay); `p` itself where there is no decay.
 Tensor decayed(Tensor p, Tensor lr, double weight_decay);
 /// p - rate * direction, rounded once. `rate` is a scalar, so that its sign costs nothing per element.

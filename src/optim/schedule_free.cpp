@@ -43,7 +43,7 @@ class ScheduleFreeRule : public OptimizerRule {
     const Tensor weight_sum = a.slots[3] + weight;
     const Tensor c = select(greater(weight_sum, 0), weight / weight_sum, 0);
 
-    const Tensor v = moving_average(a.slots[1], square(a.grad), options_.beta2);
+    const Tensor v = moving_average_of_square(a.slots[1], a.grad, options_.beta2);
     Tensor u = a.grad / multiply_add(sqrt(v), a.scalars[0], options_.eps);
     if (options_.weight_decay > 0) u = multiply_add(a.param, options_.weight_decay, u);
 

@@ -78,7 +78,7 @@ class SoapRule : public MomentsRule<SOAP> {
 
     const Tensor m = if_moves(moving_average(a.slots[0], a.grad, options_.beta1), a.slots[0]);
     const Tensor g = in_bases(a.grad, a.slots, axes, true);
-    const Tensor v = if_moves(moving_average(a.slots[1], square(g), options_.beta2), a.slots[1]);
+    const Tensor v = if_moves(moving_average_of_square(a.slots[1], g, options_.beta2), a.slots[1]);
     const Tensor direction = in_bases(m, a.slots, axes, true) / (sqrt(v) + options_.eps);
     const Tensor stepped = a.param - (a.lr * a.scalars[1]) * in_bases(direction, a.slots, axes, false);
     const Tensor p = if_moves(decayed(stepped, a.lr, options_.weight_decay), a.param);

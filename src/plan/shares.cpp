@@ -20,6 +20,8 @@ struct Access {
 constexpr int kArena = -1;
 // Everything is compared with everything: a program so large that it would take longer keeps its barrier.
 constexpr std::size_t kMostComparisons = std::size_t{1} << 22;
+// How much longer a phase may take whose kernels are all cut alike: what a worker finds in its own cache is worth that.
+constexpr double kMostUneven = 1.05;
 
 bool conflict(const Access& a, const Access& b) {
   return a.worker != b.worker && (a.written || b.written) && a.memory == b.memory && a.first < b.last &&
@@ -45,7 +47,7 @@ class Sharing {
   // `alone`: so little work, here and in the next phase, that a barrier between the two would cost more.
   void place(const Phase& phase, bool alone) {
     if (add_to_last(evenly(phase)) || (phase.serial && add_to_last(by_one(phase)))) return;
-    segments_.push_back(alone ? by_one(phase) : by_cost(phase));
+    segments_.push_back(alone ? by_one(phase) : shared(phase));
     open_ = accesses(segments_.back());
   }
 
@@ -59,6 +61,42 @@ class Sharing {
       }
     }
     return shares;
+  }
+
+  // Evenly too, but each of the tasks that are fewer than workers is for who has least to do; by cost alone where that
+  // is much faster.
+  Segment shared(const Phase& phase) const {
+    Segment shares;
+    std::vector<double> loads(static_cast<std::size_t>(workers_), 0.0);
+    auto give = [&](int worker, const Launch& launch, std::int64_t first, std::int64_t last) {
+      loads[static_cast<std::size_t>(worker)] += cost_of(nest(launch)) * static_cast<double>(last - first);
+      add(shares, worker, launch, first, last);
+    };
+    for (const Launch& launch : phase.launches) {
+      const std::int64_t tasks = nest(launch).tasks();
+      if (tasks < workers_) continue;
+      for (int worker = 0; worker < workers_; ++worker)
+        give(worker, launch, tasks * worker / workers_, tasks * (worker + 1) / workers_);
+    }
+    for (const Launch& launch : phase.launches) {
+      const std::int64_t tasks = nest(launch).tasks();
+      if (tasks >= workers_) continue;
+      for (std::int64_t task = 0; task < tasks; ++task) {
+        const auto least = std::min_element(loads.begin(), loads.end()) - loads.begin();
+        give(static_cast<int>(least), launch, task, task + 1);
+      }
+    }
+    Segment other = by_cost(phase);
+    return *std::max_element(loads.begin(), loads.end()) > kMostUneven * longest(other) ? other : shares;
+  }
+
+  double longest(const Segment& shares) const {
+    std::vector<double> loads(static_cast<std::size_t>(workers_), 0.0);
+    for (const Share& share : shares) {
+      loads[static_cast<std::size_t>(share.worker)] +=
+          cost_of(nest(*share.launch)) * static_cast<double>(share.last - share.first);
+    }
+    return *std::max_element(loads.begin(), loads.end());
   }
 
   Segment by_one(const Phase& phase) const {

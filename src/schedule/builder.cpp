@@ -78,8 +78,8 @@ loops::Store NestBuilder::translate(const loops::Store& store, const Substitutio
   return result;
 }
 
-int NestBuilder::new_accumulators(DType dtype, std::int64_t slots, bool vector) {
-  nest.accumulators.push_back({dtype, slots, vector});
+int NestBuilder::new_accumulators(DType dtype, std::int64_t slots, Lanes lanes) {
+  nest.accumulators.push_back({dtype, slots, lanes});
   return static_cast<int>(nest.accumulators.size()) - 1;
 }
 

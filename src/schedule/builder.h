@@ -29,7 +29,7 @@ class NestBuilder {
   loops::Store translate(const loops::Store& store, const Substitution& with, const std::vector<ExprId>& stage_results);
 
   Var new_var() { return next_var_++; }
-  int new_accumulators(DType dtype, std::int64_t slots, bool vector);
+  int new_accumulators(DType dtype, std::int64_t slots, Lanes lanes);
   ExprId accumulator(int array, Affine slot);
   ExprId horizontal(loops::ReduceOp op, int array, Affine slot);
   ExprId identity(loops::ReduceOp op, DType dtype);

@@ -60,6 +60,24 @@ constexpr std::int64_t kEnoughTasks = 16;
 // Products in a kernel that is over in a few microseconds.
 constexpr double kSmall = 1e6;
 
+// Whether what is stored at (row, column) of a result of `columns` columns, and all that it is computed from, is a
+// function of row * columns + column.
+bool is_flat(const loops::Kernel& kernel, Var row, Var column, std::int64_t columns) {
+  auto flat = [&](const Affine& index) { return index.coefficient(row) == index.coefficient(column) * columns; };
+  bool all = true;
+  for (const Stage& stage : kernel.stages) {
+    for (const loops::Store& store : stage.stores) {
+      all = all && flat(store.index) && store.row == loops::kNoExpr;
+      loops::for_each_below(kernel.exprs, store.value, [&](ExprId i) {
+        const Expr& e = kernel.exprs[static_cast<std::size_t>(i)];
+        all = all && flat(e.index);
+        for (const loops::Guard& guard : e.guards) all = all && flat(guard.value);
+      });
+    }
+  }
+  return all;
+}
+
 class Contraction {
  public:
   Contraction(NestBuilder& builder, const Target& target)
@@ -91,6 +109,10 @@ class Contraction {
         static_cast<double>(row_.extent) * static_cast<double>(column_.extent) * static_cast<double>(depth_of(sum));
     const bool small = products < kSmall;
     tile_ = choose_tile(row_.extent, column_.extent, small, lanes_, registers_per_vector, target_);
+
+    cut_ = is_float(sum.accumulate) ? cut_of(sum.reduce_axes, kBlockDepth) : Cut{};
+    flat_ = column_.extent <= width() && column_.extent % lanes_ != 0 && cut_.block == 0 &&
+            is_flat(kernel_, row_.var, column_.var, column_.extent);
 
     row_tile_ = builder_.new_var();
     column_tile_ = builder_.new_var();
@@ -146,8 +168,9 @@ class Contraction {
       for (const loops::Store& store : stage.stores) stored.push_back(store.value);
     const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
     // Rows narrower than a vector share lines: each waits for the store of the one before.
-    const double wait = column_.extent < lanes_ ? 40 : 0;
-    const double after = tile_.rows * (tile_.vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
+    const double wait = column_.extent < lanes_ && !flat_ ? 40 : 0;
+    const double vectors = flat_ && !direct_ ? static_cast<double>(column_.extent) / lanes_ : tile_.vectors;
+    const double after = tile_.rows * (vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
     const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
     builder_.nest.task_cost = ((work + after + 20) * static_cast<double>(tiles) + before) * kNanosecondsPerCycle;
     builder_.nest.note = fmt::format("register tile {}x{}, {} epilogue{}", tile_.rows, width(),
@@ -204,7 +227,7 @@ class Contraction {
   Block tile(std::int64_t rows, std::int64_t columns) {
     const Stage& sum = kernel_.stages[0];
     const std::int64_t vectors = (columns + lanes_ - 1) / lanes_;
-    const int registers = builder_.new_accumulators(sum.accumulate, rows * vectors, true);
+    const int registers = builder_.new_accumulators(sum.accumulate, rows * vectors, Lanes::apart);
     NestBuilder::Substitution with;
     Block block;
     // For each row and each vector of columns, unrolled. A row's factor is then needed only while its vectors are
@@ -229,8 +252,7 @@ class Contraction {
       depth.push_back({builder_.new_var(), axis.extent});
       with[axis.var] = Affine::of(depth.back().var);
     }
-    const Cut cut = is_float(sum.accumulate) ? cut_of(depth, kBlockDepth) : Cut{};
-    if (cut.block == 0) {
+    if (cut_.block == 0) {
       append(block, clear(registers, rows * vectors));
       append(block, steps(registers, sum, depth, with, each));
       append(block, epilogue_is_short() ? direct_epilogue(registers, with, each)
@@ -240,7 +262,7 @@ class Contraction {
 
     // Sums of blocks are added up in task-local memory.
     append(block, clear_local(rows, columns));
-    append(block, builder_.in_blocks(depth, sum.reduce_axes, cut, with, [&](const std::vector<Axis>& axes) {
+    append(block, builder_.in_blocks(depth, sum.reduce_axes, cut_, with, [&](const std::vector<Axis>& axes) {
       Block one = clear(registers, rows * vectors);
       append(one, steps(registers, sum, axes, with, each));
       append(one, add_to_local(registers, each));
@@ -319,10 +341,13 @@ class Contraction {
   int local() {
     if (local_ < 0) {
       local_ = static_cast<int>(builder_.nest.buffers.size());
-      builder_.nest.buffers.push_back({-1, kernel_.stages[0].accumulate, tile_.rows * width(), true, true});
+      // Whole vectors are written, also beyond the columns.
+      const std::int64_t elements = (tile_.rows - 1) * pitch() + width();
+      builder_.nest.buffers.push_back({-1, kernel_.stages[0].accumulate, elements, true, true});
     }
     return local_;
   }
+  std::int64_t pitch() const { return flat_ ? column_.extent : width(); }
   std::int64_t width() const { return static_cast<std::int64_t>(tile_.vectors) * lanes_; }
   ExprId local_value(const Affine& at) { return builder_.exprs().load(local(), kernel_.stages[0].accumulate, at, {}); }
 
@@ -331,7 +356,7 @@ class Contraction {
   Block to_local(int registers, Each& each, bool add) {
     return each(
         [&](std::int64_t j, Var lane, Var i, const Affine& slot) {
-          const Affine at = Affine::of(i, width()) + Affine(j * lanes_) + Affine::of(lane);
+          const Affine at = Affine::of(i, pitch()) + Affine(j * lanes_) + Affine::of(lane);
           const ExprId value = builder_.accumulator(registers, slot);
           Block body;
           body.push_back(schedule::store(
@@ -365,8 +390,13 @@ class Contraction {
   Block looped_epilogue(std::int64_t rows, std::int64_t columns, NestBuilder::Substitution& with, Block before) {
     Block block = std::move(before);
     const Var i = builder_.new_var(), lane = builder_.new_var();
-    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
     with[column_.var] = Affine::of(column_tile_, width()) + Affine::of(lane);
+    if (flat_) {  // one row of all
+      with[row_.var] = Affine::of(row_tile_, tile_.rows);
+      block.push_back(loop(lane, rows * columns, LoopKind::vector, stores(with, local_value(Affine::of(lane)))));
+      return block;
+    }
+    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(i);
     const ExprId result = local_value(Affine::of(i, width()) + Affine::of(lane));
     Block row;
     row.push_back(loop(lane, columns, LoopKind::vector, stores(with, result)));
@@ -383,6 +413,8 @@ class Contraction {
   int lanes_ = 1;
   Tile tile_{1, 1};
   bool direct_ = false;
+  bool flat_ = false;  // narrow rows one after another in memory: a looped epilogue walks them as one
+  Cut cut_;            // of a long sum
   int local_ = -1;
   struct {
     bool any = false;

@@ -181,7 +181,7 @@ class LoopSchedule {
     const std::vector<Axis> map = fresh(stage.map_axes);
     Block body;
     if (stage.reduce) {
-      const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector);
+      const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector ? Lanes::apart : Lanes::one);
       body.push_back(set(sum, 0, builder_.identity(*stage.reduce, stage.accumulate)));
       const std::vector<Axis> reduce = fresh(stage.reduce_axes);
       auto walk = [&](const std::vector<Axis>& axes) {
@@ -196,7 +196,7 @@ class LoopSchedule {
       if (cut.block == 0) {
         sums = walk(reduce);
       } else {
-        total = builder_.new_accumulators(stage.accumulate, 1, in_vector);
+        total = builder_.new_accumulators(stage.accumulate, 1, in_vector ? Lanes::apart : Lanes::one);
         const ExprId zero = builder_.identity(*stage.reduce, stage.accumulate);
         body.push_back(set(total, 0, zero));
         sums = builder_.in_blocks(reduce, stage.reduce_axes, cut, with_, [&](const std::vector<Axis>& axes) {
@@ -232,7 +232,7 @@ class LoopSchedule {
   Block row_reduction(std::size_t index) {
     const Stage& stage = kernel_.stages[index];
     Block block;
-    const int result = builder_.new_accumulators(stage.accumulate, 1, false);
+    const int result = builder_.new_accumulators(stage.accumulate, 1, Lanes::one);
     if (stage.reduce_axes.empty()) {
       const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
       block.push_back(set(result, 0, combined(stage, builder_.identity(*stage.reduce, stage.accumulate), value)));
@@ -243,7 +243,7 @@ class LoopSchedule {
     const Axis inner = stage.reduce_axes.back();
     const std::int64_t stride = static_cast<std::int64_t>(lanes_) * kPartialSums;
     const int partial = inner.extent >= 2 * stride ? kPartialSums : 1;
-    const int sums = builder_.new_accumulators(stage.accumulate, partial, true);
+    const int sums = builder_.new_accumulators(stage.accumulate, partial, Lanes::together);
     for (int p = 0; p < partial; ++p) {
       block.push_back(set(sums, p, builder_.identity(*stage.reduce, stage.accumulate)));
     }
@@ -286,7 +286,7 @@ class LoopSchedule {
             : cut_of(outer, std::max<std::int64_t>(1, kBlockSteps * stride / std::max<std::int64_t>(1, inner.extent)));
     int last = sums;
     if (blocks > 0 || cut.block > 0) {
-      last = builder_.new_accumulators(stage.accumulate, partial, true);
+      last = builder_.new_accumulators(stage.accumulate, partial, Lanes::together);
       clear(last, block);
     }
     // All of the innermost axis.

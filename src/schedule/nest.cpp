@@ -94,6 +94,9 @@ class Verifier {
       affine(e.index);
       for (const loops::Guard& guard : e.guards) affine(guard.value);
       if (e.kind == loops::ExprKind::accumulator || e.kind == loops::ExprKind::horizontal) accumulator(e.buffer);
+      if (e.kind == loops::ExprKind::horizontal &&
+          nest_.accumulators[static_cast<std::size_t>(e.buffer)].lanes != Lanes::together)
+        fail(fmt::format("accumulators {} are reduced, but their lanes are not together", e.buffer));
       if (e.kind == loops::ExprKind::stage_result) fail("holds a result of the kernel level");
     });
   }

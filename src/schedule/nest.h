@@ -37,8 +37,8 @@ struct Branch {
   Block otherwise;
 };
 
-/// accumulators[array][slot] = value. `slot` is constant once unrolled. In a masked vector iteration, inactive lanes
-/// keep their value. A scalar value set into a vector accumulator fills all lanes.
+/// accumulators[array][slot] = value. `slot` is constant once unrolled. A scalar value set into a vector accumulator
+/// fills all lanes.
 struct SetAccumulator {
   int array;
   Affine slot;
@@ -54,11 +54,18 @@ struct Stmt {
   std::variant<Loop, Branch, SetAccumulator, StoreTo> node;
 };
 
-/// Registers of one kind. `vector`: lanes each, else scalars.
+/// What the lanes of a register have to do with each other.
+enum class Lanes {
+  one,       // a scalar
+  apart,     // nothing: what a masked vector iteration leaves in inactive ones is undefined
+  together,  // they are reduced to one value: inactive ones keep theirs
+};
+
+/// Registers of one kind.
 struct AccumulatorArray {
   DType dtype;
   std::int64_t slots;
-  bool vector;
+  Lanes lanes;
 };
 
 /// Memory private to a task, on its stack. Appears in `buffers` after the kernel's own with value -1.

@@ -157,7 +157,8 @@ TEST_P(CpuLoops, ReduceLanesInATreeOfHalves) {
       values[i] = std::ldexp(static_cast<float>((i * 37) % 101) + 0.1f, static_cast<int>(i % 7));
     TestNest test(lanes());
     const int in = test.buffer(values), out = test.output(f32, 2);
-    const int sum = test.registers(f32, 1, true), largest = test.registers(f32, 1, true);
+    const int sum = test.registers(f32, 1, schedule::Lanes::together),
+              largest = test.registers(f32, 1, schedule::Lanes::together);
     ExprBuilder exprs = test.exprs();
     const ExprId x = load(exprs, test, in, var(0));
     auto in_register = [&](int array) {
@@ -194,7 +195,7 @@ TEST_P(CpuLoops, MultiplyMatricesInRegisterTiles) {
   loops::Var next = kFirstFree;
   auto tile = [&](std::int64_t tile_rows, std::int64_t columns) {
     const std::int64_t vectors = (columns + lanes() - 1) / lanes();
-    const int sums = test.registers(f32, tile_rows * vectors, true);
+    const int sums = test.registers(f32, tile_rows * vectors, schedule::Lanes::apart);
     auto each = [&](auto make) {
       Block made;
       for (std::int64_t j = 0; j < vectors; ++j) {
@@ -308,7 +309,7 @@ TEST_P(CpuLoops, RefuseANestThatBreaksTheRules) {
   }
   {
     TestNest test(lanes());
-    const int sums = test.registers(f32, 2, false);
+    const int sums = test.registers(f32, 2, schedule::Lanes::one);
     test.nest.body = {loop(0, 2, LoopKind::serial, {set(sums, var(0), test.exprs().constant(0, f32))})};
     EXPECT_NE(message_of(test).find("register"), std::string::npos);
   }

@@ -84,8 +84,8 @@ struct TestNest {
     nest.buffers.push_back({-1, dtype, elements, true, true});
     return static_cast<int>(nest.buffers.size()) - 1;
   }
-  int registers(DType dtype, std::int64_t slots, bool vector) {
-    nest.accumulators.push_back({dtype, slots, vector});
+  int registers(DType dtype, std::int64_t slots, schedule::Lanes lanes) {
+    nest.accumulators.push_back({dtype, slots, lanes});
     return static_cast<int>(nest.accumulators.size()) - 1;
   }
 

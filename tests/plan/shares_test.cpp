@@ -55,6 +55,23 @@ TEST(Shares, KeepRowsWithTheirWorkerThroughTheKernelsThatWorkOnRows) {
   EXPECT_LT(share_out(plan, 2).size(), plan.phases.size()) << to_text(plan);
 }
 
+// A worker then finds the weight's rows, which it updated, in its own cache.
+TEST(Shares, CutTheProductsWithAWeightAlike) {
+  const Plan plan = plan_of(mlp_step());
+  std::map<const Launch*, std::int64_t> first_workers;
+  for (const Segment& segment : share_out(plan, 2))
+    for (const Share& share : segment)
+      if (share.worker == 0) first_workers[share.launch] += share.last - share.first;
+  int products = 0;
+  for (const auto& [launch, tasks] : first_workers) {
+    const schedule::Nest& nest = plan.nests[static_cast<std::size_t>(launch->nest)];
+    if (nest.tasks() < 8) continue;
+    EXPECT_EQ(2 * tasks, nest.tasks()) << nest.name;
+    ++products;
+  }
+  EXPECT_GE(products, 3);
+}
+
 TEST(Shares, WaitWhereAColumnNeedsEveryRow) {
   Graph g;
   const Tensor x = g.input("x", {256, 512});

@@ -86,12 +86,44 @@ TEST(Contraction, MakesALeftOperandOfBytesOncePerRowTile) {
   EXPECT_NE(nest.note.find("left operand made here"), std::string::npos) << nest.note;
 }
 
+// A product of ten columns and what is computed from each element of it and from `other`.
+Graph narrow_product(const Shape& other) {
+  Graph g;
+  const Tensor y = matmul(g.input("a", {64, 20}), g.input("b", {20, 10})), x = g.input("x", other);
+  g.set_outputs({x - (y * 0.1 + x * 0.9) / (sqrt(square(y) * 0.01 + square(x) * 0.99) + 1e-3)});
+  return g;
+}
+
+std::int64_t longest_vector_loop(const Nest& nest) {
+  std::int64_t longest = 0;
+  for_each_loop(nest.body, [&](const Loop& loop) {
+    if (loop.kind == LoopKind::vector) longest = std::max(longest, loop.extent);
+  });
+  return longest;
+}
+
+TEST(Contraction, WalksNarrowRowsAsOneAfterThem) {
+  const Nest nest = nest_of(narrow_product({64, 10}), kWide);
+  EXPECT_EQ(longest_vector_loop(nest) * nest.tasks(), 64 * 10) << to_text(nest);
+}
+
+TEST(Contraction, WalksRowByRowWhatIsTheSameForEveryRow) {
+  const Nest nest = nest_of(narrow_product({10}), kWide);
+  EXPECT_EQ(longest_vector_loop(nest), 10) << to_text(nest);
+}
+
+TEST(Contraction, LeavesIdleLanesAlone) {
+  const Nest nest = nest_of(product(64, 20, 10), kWide);
+  for (const AccumulatorArray& array : nest.accumulators) EXPECT_EQ(array.lanes, Lanes::apart) << to_text(nest);
+}
+
 TEST(Rows, ALongReductionHasIndependentPartialSums) {
   Graph g;
   g.set_outputs({sum(g.input("x", {8, 1000}), {1})});
   const Nest nest = nest_of(g, kWide);
   bool partial = false;
-  for (const AccumulatorArray& array : nest.accumulators) partial = partial || (array.vector && array.slots == 4);
+  for (const AccumulatorArray& array : nest.accumulators)
+    partial = partial || (array.lanes == Lanes::together && array.slots == 4);
   EXPECT_TRUE(partial) << to_text(nest);
 }
 
@@ -101,6 +133,14 @@ TEST(Points, AreCutIntoTasksByTheProblemAlone) {
   const Nest nest = nest_of(g, kWide);
   EXPECT_GT(nest.tasks(), 16);
   EXPECT_GT(nest.task_cost, 500);
+}
+
+TEST(Verifier, RefusesToReduceLanesThatAreApart) {
+  Graph g;
+  g.set_outputs({sum(g.input("x", {8, 1000}), {1})});
+  Nest nest = nest_of(g, kWide);
+  for (AccumulatorArray& array : nest.accumulators) array.lanes = Lanes::apart;
+  EXPECT_EQ(code_of([&] { verify(nest); }), ErrorCode::invalid_graph);
 }
 
 TEST(Verifier, RefusesAVariableOutsideItsLoopAndAStoreToWhatIsNotWritten) {

@@ -100,19 +100,21 @@ Value* Emitter::sqrt_f32(Value* x) {
   Value* zero = ConstantFP::get(type, 0.0);
   Value* half = ConstantFP::get(type, 0.5);
   Value* bits = b_.CreateBitCast(x, i32);
-  Value* is_zero = b_.CreateICmpEQ(bits, llvm::Constant::getNullValue(i32));
+  Value* nonzero = b_.CreateICmpNE(bits, llvm::Constant::getNullValue(i32));
   Value* from_smallest = b_.CreateSub(bits, ConstantInt::get(i32, kSmallestBits));
-  Value* usual = b_.CreateICmpULT(from_smallest, ConstantInt::get(i32, kInfinityBits - kSmallestBits));
-  Value* all_usual = b_.CreateAndReduce(b_.CreateOr(usual, is_zero));
+  Value* unusual = b_.CreateICmpUGE(from_smallest, ConstantInt::get(i32, kInfinityBits - kSmallestBits));
+  Value* all_usual = b_.CreateNot(b_.CreateOrReduce(b_.CreateAnd(nonzero, unusual)));
 
-  Value* estimate = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rsqrt14_ps_512, {}, {x, zero, b_.getInt16(0xffff)});
+  // An estimate of zero keeps a zero.
+  Value* estimate = b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_rsqrt14_ps_512, {},
+                                       {x, zero, b_.CreateBitCast(nonzero, b_.getInt16Ty())});
   Value* root = b_.CreateFMul(x, estimate);
   Value* half_inverse = b_.CreateFMul(estimate, half);
   Value* error = mul_add(b_.CreateFNeg(root), half_inverse, half);
   root = mul_add(root, error, root);
   half_inverse = mul_add(half_inverse, error, half_inverse);
   Value* residual = mul_add(b_.CreateFNeg(root), root, x);
-  Value* result = b_.CreateSelect(is_zero, zero, mul_add(residual, half_inverse, root));
+  Value* result = mul_add(residual, half_inverse, root);
   return unless(all_usual, result, [&] { return intrinsic(llvm::Intrinsic::sqrt, x); });
 }
 

@@ -71,7 +71,7 @@ class Writer {
   void put(const schedule::AccumulatorArray& array) {
     put(array.dtype);
     put(array.slots);
-    put(array.vector);
+    put(array.lanes);
   }
   void put(const schedule::Stmt& statement) {
     put(statement.node.index());

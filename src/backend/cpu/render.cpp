@@ -91,7 +91,7 @@ void NestRenderer::claim_buffers() {
 void NestRenderer::claim_registers() {
   for (const schedule::AccumulatorArray& array : nest_.accumulators) {
     llvm::Type* element = emit_.value_type(array.dtype);
-    if (array.vector && nest_.lanes > 1)
+    if (array.lanes != schedule::Lanes::one && nest_.lanes > 1)
       element = llvm::FixedVectorType::get(element, static_cast<unsigned>(nest_.lanes));
     std::vector<llvm::AllocaInst*>& slots = registers_.emplace_back();
     for (std::int64_t slot = 0; slot < array.slots; ++slot) slots.push_back(b_.CreateAlloca(element));
@@ -232,7 +232,8 @@ void NestRenderer::set_accumulator(const schedule::SetAccumulator& set) {
   Value* next = value(set.value);
   if (target->getAllocatedType()->isVectorTy()) {
     next = splat(next);
-    if (llvm::Constant* mask = tail_mask()) {
+    llvm::Constant* mask = tail_mask();
+    if (mask && nest_.accumulators[static_cast<std::size_t>(set.array)].lanes == schedule::Lanes::together) {
       next = b_.CreateSelect(mask, next, b_.CreateLoad(target->getAllocatedType(), target));
     }
   } else if (is_vector(next)) {

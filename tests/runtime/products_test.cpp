@@ -1,4 +1,4 @@
-// Products whose left operand is made from bytes on the way are the products of the operand in memory.
+// Products whose operands are made on the way, or whose results are used on the way, are those of arrays in memory.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace wholestep {
 namespace {
 
-class LeftOperand : public testing::OnEachDevice {
+class Products : public testing::OnEachDevice {
  protected:
   void expect_same_fused(const Graph& graph, const Inputs& inputs, const std::string& what) const {
     const Session session(GetParam());
@@ -39,9 +39,9 @@ class LeftOperand : public testing::OnEachDevice {
     return values;
   }
 };
-INSTANTIATE_TEST_SUITE_P(On, LeftOperand, ::testing::ValuesIn(testing::built_devices()), testing::device_name);
+INSTANTIATE_TEST_SUITE_P(On, Products, ::testing::ValuesIn(testing::built_devices()), testing::device_name);
 
-TEST_P(LeftOperand, OfBytesHasTheSameBitsInBothDirections) {
+TEST_P(Products, WithALeftOperandOfBytesHasTheSameBitsInBothDirections) {
   for (const std::int64_t batch : {1, 3, 64}) {
     for (const std::int64_t depth : {17, 300, 1100}) {
       for (const std::int64_t width : {10, 40}) {
@@ -58,7 +58,7 @@ TEST_P(LeftOperand, OfBytesHasTheSameBitsInBothDirections) {
   }
 }
 
-TEST_P(LeftOperand, OfGatheredRowsHasTheSameBits) {
+TEST_P(Products, WithALeftOperandOfGatheredRowsHasTheSameBits) {
   const auto pixels = numbers<std::uint8_t>(50 * 33, 256);
   const auto weights = numbers<float>(33 * 20, 1000), slopes = numbers<float>(40 * 20, 1000);
   const auto rows = numbers<std::int32_t>(40, 50);
@@ -69,7 +69,7 @@ TEST_P(LeftOperand, OfGatheredRowsHasTheSameBits) {
   expect_same_fused(g, {{"data", pixels}, {"rows", rows}, {"w", weights}, {"d", slopes}}, "rows");
 }
 
-TEST_P(LeftOperand, ThatIsAlsoAnOutputOrARightOperandHasTheSameBits) {
+TEST_P(Products, WithALeftOperandThatIsAlsoAnOutputOrARightOperandHasTheSameBits) {
   const auto pixels = numbers<std::uint8_t>(24 * 24, 256);
   Graph g;
   const Tensor x = cast(g.input("x", {24, 24}, DType::u8), DType::f32) / 3.0;
@@ -77,7 +77,7 @@ TEST_P(LeftOperand, ThatIsAlsoAnOutputOrARightOperandHasTheSameBits) {
   expect_same_fused(g, {{"x", pixels}}, "square");
 }
 
-TEST_P(LeftOperand, OfHalvesHasTheSameBits) {
+TEST_P(Products, WithALeftOperandOfHalvesHasTheSameBits) {
   const auto weights = numbers<float>(30 * 20, 1000);
   const Array halves = [&] {
     Array made(DType::bf16, {40, 30});
@@ -89,6 +89,29 @@ TEST_P(LeftOperand, OfHalvesHasTheSameBits) {
   const Tensor x = cast(g.input("x", {40, 30}, DType::bf16), DType::f32) * 0.25;
   g.set_outputs({matmul(x, g.input("w", {30, 20}))});
   expect_same_fused(g, {{"x", halves}, {"w", weights}}, "halves");
+}
+
+// Long enough that it is a loop over the tile; `slope` is one number for each element, or for each column.
+TEST_P(Products, OfFewColumnsWithALongEpilogueHaveTheSameBits) {
+  for (const std::int64_t rows : {1, 37}) {
+    for (const std::int64_t columns : {1, 10, 20, 33}) {
+      for (const std::int64_t depth : {7, 1100}) {
+        for (const bool per_column : {false, true}) {
+          const Shape shape = per_column ? Shape{columns} : Shape{rows, columns};
+          Graph g;
+          Tensor y = matmul(g.input("a", {rows, depth}), g.input("b", {depth, columns}));
+          const Tensor slope = g.input("slope", shape);
+          const Tensor average = y * 0.1 + slope * 0.9, spread = square(y) * 0.01 + square(slope) * 0.99;
+          y = slope * 0.5 - average / (sqrt(spread) + 0.5);
+          g.set_outputs({y, average, spread});
+          const auto a = numbers<float>(rows * depth, 1000), b = numbers<float>(depth * columns, 999);
+          const Array c = Array::from(numbers<float>(per_column ? columns : rows * columns, 998), shape);
+          expect_same_fused(g, {{"a", a}, {"b", b}, {"slope", c}},
+                            std::to_string(rows) + " x " + std::to_string(depth) + " x " + std::to_string(columns));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
