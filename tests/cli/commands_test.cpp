@@ -217,9 +217,9 @@ TEST(Bench, PrintsEveryFieldOfItsContract) {
   const Finished result = run(folder, {"bench", "mlp", "--threads", "1", "--seconds", "0.01", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const json object = json::parse(last_line(result.out));
-  for (const char* field :
-       {"step_us_median", "step_us_min", "compile_ms", "first_step_ms", "state_bytes", "scratch_bytes",
-        "peak_rss_bytes", "gflops", "peak_gflops", "fraction_of_peak", "host_optimizer_step_us", "grads_only_us"}) {
+  for (const char* field : {"step_us_median", "step_us_min", "compile_ms", "first_step_ms", "state_bytes",
+                            "scratch_bytes", "peak_rss_bytes", "gflops", "peak_gflops", "fraction_of_peak",
+                            "host_optimizer_step_us", "grads_only_us", "dataset_step_us", "host_batch_step_us"}) {
     ASSERT_TRUE(object.contains(field) && object.at(field).is_number()) << field;
     EXPECT_GT(object.at(field).get<double>(), 0) << field;
   }

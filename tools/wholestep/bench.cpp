@@ -40,19 +40,17 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-/// Something timed call by call, each with the next of the workload's batches.
+/// Something timed call by call, each with its number.
 class Timed {
  public:
-  Timed(const Workload& workload, std::function<void(const data::Batch&)> call)
-      : workload_(workload), call_(std::move(call)) {}
+  explicit Timed(std::function<void(std::size_t)> call) : call_(std::move(call)) {}
 
   /// Calls for `seconds`, at least `least` times.
   void measure(double seconds, int least) {
     const Clock::time_point start = Clock::now();
     for (int n = 0; n < least || milliseconds_since(start) < seconds * 1e3; ++n) {
-      const data::Batch& batch = workload_.batches[next_++ % workload_.batches.size()];
       const Clock::time_point begin = Clock::now();
-      call_(batch);
+      call_(number_++);
       us_.push_back(milliseconds_since(begin) * 1e3);
     }
   }
@@ -61,11 +59,42 @@ class Timed {
   double min_us() const { return *std::min_element(us_.begin(), us_.end()); }
 
  private:
-  const Workload& workload_;
-  std::function<void(const data::Batch&)> call_;
-  std::size_t next_ = 0;
+  std::function<void(std::size_t)> call_;
+  std::size_t number_ = 0;
   std::vector<double> us_;
 };
+
+// What else the machine does changes between moments, so things that are compared take turns.
+constexpr int kRounds = 10;
+
+/// Medians of a step on a dataset of the trainer's device, and of a step on a host batch, its making included.
+struct FedSteps {
+  double dataset_us, host_us;
+};
+
+FedSteps measure_feeding(ResidentTrainer& trainer, const Workload& workload, double seconds) {
+  constexpr std::int64_t kSteps = 16;  // of a call, on both sides
+  constexpr std::int64_t kBatches = 256;
+  const data::ImageSet examples = workload.examples(kBatches * workload.batch);
+  const DeviceDataset dataset = trainer.upload({{"x", examples.images()}, {"y", examples.labels()}});
+  HostBatches batches(examples, workload.batch);
+  Timed on_dataset([&](std::size_t) { trainer.run(dataset, kSteps); });
+  Timed on_host([&](std::size_t) {
+    for (std::int64_t i = 0; i < kSteps; ++i) {
+      const data::Batch& batch = batches.next();
+      trainer.step({{"x", batch.images}, {"y", batch.labels}});
+    }
+  });
+  for (int round = 0; round <= kRounds; ++round) {
+    on_dataset.measure(seconds / 2 / kRounds, 2);
+    on_host.measure(seconds / 2 / kRounds, 2);
+    if (round == 0) {  // to warm up
+      on_dataset.forget();
+      on_host.forget();
+    }
+  }
+  return {on_dataset.median_us() / kSteps, on_host.median_us() / kSteps};
+}
 
 nlohmann::ordered_json measure(const BenchOptions& options) {
   const int threads = options.device.threads_used();
@@ -84,10 +113,16 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
 
   const CompileOptions compile{.precision = precision_by_name(options.precision.value_or("f32"))};
 
+  constexpr std::int64_t kBatches = 16;  // different ones, so that a step does not find its batch in the cache
+  std::vector<data::Batch> batches;
+  for (const data::Batch& batch : workload.examples(kBatches * workload.batch).batches(workload.batch))
+    batches.push_back(batch);
+
   const Clock::time_point start = Clock::now();
   ResidentTrainer trainer(graph, trainable(graph), initial, optimizer, device, compile,
                           {.clip_norm = options.clip_norm, .ema_decay = options.ema});
-  const auto step = [&](const data::Batch& batch) {
+  const auto step = [&](std::size_t number) {
+    const data::Batch& batch = batches[number % batches.size()];
     const Inputs inputs{{"x", batch.images}, {"y", batch.labels}};
     if (options.accumulate == 1) {
       trainer.step(inputs);
@@ -96,15 +131,13 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
     for (std::int64_t i = 0; i < options.accumulate; ++i) trainer.accumulate(inputs);
     trainer.step_accumulated();
   };
-  step(workload.batches.front());
+  step(0);
   const double first_step_ms = milliseconds_since(start);
 
   HostOptimizerStep host(graph, optimizer, device, compile.precision);
-  Timed resident_steps(workload, step);
-  Timed gradient_runs(workload, [&](const data::Batch& batch) { host.gradients_only(batch); });
-  Timed host_steps(workload, [&](const data::Batch& batch) { host.step(batch); });
-  // What else the machine does changes between moments, so the three take turns.
-  constexpr int kRounds = 10;
+  Timed resident_steps(step);
+  Timed gradient_runs([&](std::size_t number) { host.gradients_only(batches[number % batches.size()]); });
+  Timed host_steps([&](std::size_t number) { host.step(batches[number % batches.size()]); });
   const auto take_turns = [&](double seconds, int least) {
     resident_steps.measure(seconds * 0.5, least);
     gradient_runs.measure(seconds * 0.3, least);
@@ -115,6 +148,10 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
   gradient_runs.forget();
   host_steps.forget();
   for (int round = 0; round < kRounds; ++round) take_turns(options.seconds / kRounds, 2);
+
+  const double peak_rss = static_cast<double>(peak_rss_bytes());
+  std::optional<FedSteps> fed;
+  if (options.accumulate == 1) fed = measure_feeding(trainer, workload, options.seconds / 2);
 
   const ProgramStats& stats = trainer.stats();
   const double flops = count_matmul_flops(host.gradient_graph()) * static_cast<double>(options.accumulate);
@@ -139,13 +176,15 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
       {"state_bytes", stats.resident_bytes},
       {"scratch_bytes", stats.scratch_bytes},
       {"largest_live_bytes", stats.largest_live_bytes},
-      {"peak_rss_bytes", peak_rss_bytes()},
+      {"peak_rss_bytes", peak_rss},
       {"flops_per_step", flops},
       {"gflops", gflops},
       {"peak_gflops", peak_gflops},
       {"fraction_of_peak", gflops / peak_gflops},
       {"grads_only_us", gradient_runs.median_us()},
       {"host_optimizer_step_us", host_steps.median_us()},
+      {"dataset_step_us", or_null(fed ? std::optional(fed->dataset_us) : std::nullopt)},
+      {"host_batch_step_us", or_null(fed ? std::optional(fed->host_us) : std::nullopt)},
       {"kernels", stats.kernels},
       {"phases", stats.phases},
       {"barriers", stats.barriers},
@@ -163,6 +202,11 @@ void print_table(const nlohmann::ordered_json& r) {
   row("gradients only", fmt::format("{:.1f} us (step / this: {:.2f})", number("grads_only_us"),
                                     number("step_us_median") / number("grads_only_us")));
   row("with the update on the host", fmt::format("{:.1f} us", number("host_optimizer_step_us")));
+  if (!r.at("dataset_step_us").is_null()) {
+    row("on a dataset of the device",
+        fmt::format("{:.1f} us (with shuffled host batches: {:.1f}, {:.2f} times)", number("dataset_step_us"),
+                    number("host_batch_step_us"), number("host_batch_step_us") / number("dataset_step_us")));
+  }
   row("compile", fmt::format("{:.1f} ms{}", number("compile_ms"),
                              r.at("compiled_from_cache").get<bool>() ? " (code from the cache)" : ""));
   row("first step from a standing start", fmt::format("{:.1f} ms", number("first_step_ms")));

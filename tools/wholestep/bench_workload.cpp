@@ -13,21 +13,15 @@
 namespace wholestep::cli {
 namespace {
 
-constexpr int kBatches = 16;  // different ones, so that a step does not find its batch in the cache
+constexpr std::int64_t kPixels = 784;
 
-Workload make_mlp() {
-  constexpr std::int64_t kBatch = 64;
-  constexpr std::int64_t kPixels = 784;
-  Workload workload{"mlp", models::mlp(kBatch), {}};
+data::ImageSet random_images(std::int64_t count) {
   std::mt19937 random(0);
-  for (int i = 0; i < kBatches; ++i) {
-    std::vector<std::uint8_t> images(kBatch * kPixels);
-    for (std::uint8_t& pixel : images) pixel = static_cast<std::uint8_t>(random() & 255u);
-    std::vector<std::int32_t> labels(kBatch);
-    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random() % 10u);
-    workload.batches.push_back({Array::from(images, {kBatch, kPixels}), Array::from(labels), kBatch});
-  }
-  return workload;
+  std::vector<std::uint8_t> images(static_cast<std::size_t>(count * kPixels));
+  for (std::uint8_t& pixel : images) pixel = static_cast<std::uint8_t>(random() & 255u);
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(count));
+  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random() % 10u);
+  return {Array::from(images, {count, kPixels}), Array::from(labels)};
 }
 
 std::string slot_input(const std::string& param, const std::string& slot) { return "slot." + param + "." + slot; }
@@ -68,7 +62,17 @@ void check_workload(const std::string& name) {
 
 Workload make_workload(const std::string& name) {
   check_workload(name);
-  return make_mlp();
+  constexpr std::int64_t kBatch = 64;
+  return {name, models::mlp(kBatch), kBatch, random_images};
+}
+
+HostBatches::HostBatches(data::ImageSet examples, std::int64_t batch)
+    : examples_(std::move(examples)), batch_(batch), batches_(examples_.shuffled(0, epoch_).batches(batch_)) {}
+
+const data::Batch& HostBatches::next() {
+  if (const data::Batch* batch = batches_.next()) return *batch;
+  batches_ = examples_.shuffled(0, ++epoch_).batches(batch_);
+  return *batches_.next();
 }
 
 std::int64_t count_parameters(const Graph& graph) {

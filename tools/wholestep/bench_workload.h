@@ -1,6 +1,7 @@
 #pragma once
 // The workloads of `bench`, and the three programs that it times on each.
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,27 @@
 
 namespace wholestep::cli {
 
-/// A model at a batch size, and host batches of random examples that fit it.
+/// A model at a batch size, and what makes random examples that fit it.
 struct Workload {
   std::string name;
   Graph graph;
-  std::vector<data::Batch> batches;
+  std::int64_t batch;
+  std::function<data::ImageSet(std::int64_t count)> examples;
+};
+
+/// Batches of shuffled examples without end, made by the library's loader while the step before runs. `examples` are
+/// whole batches.
+class HostBatches {
+ public:
+  HostBatches(data::ImageSet examples, std::int64_t batch);
+  /// Valid until the next call.
+  const data::Batch& next();
+
+ private:
+  data::ImageSet examples_;
+  std::int64_t batch_;
+  std::uint64_t epoch_ = 0;
+  data::Batches batches_;
 };
 
 /// Throws `unknown_name` listing the names.
