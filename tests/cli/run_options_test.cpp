@@ -177,6 +177,8 @@ TEST(Train, AWrongValueInAConfigurationIsAWrongCommandLineAndTheMessageNamesTheK
   refused("{\"seed\": -1}", {"--seed", "-1"});
   refused("{\"seed\": 1.5}", {"--seed", "1.5"});
   refused("{\"steps\": 1, \"epochs\": 1}", {"exclude"});
+  refused("{\"seed\": 1, \"seed\": 2}", {"\"seed\" comes twice"});
+  refused("{\"save\": \"a\\u0000b\"}", {"\"save\"", "zero byte"});
   EXPECT_FALSE(std::filesystem::exists(folder.file("l"))) << "nothing was begun";
 }
 

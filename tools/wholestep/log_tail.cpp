@@ -19,11 +19,10 @@ namespace {
 /// is no such file.
 class LinesFromEnd {
  public:
-  explicit LinesFromEnd(const std::string& path) : path_(path), file_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-    if (file_.get() < 0 && errno == ENOENT) return;
+  explicit LinesFromEnd(const std::string& path) : path_(path), file_(open_regular(path)) {
+    if (file_.get() < 0) return;
     struct stat info;
-    if (file_.get() < 0 || ::fstat(file_.get(), &info) < 0) fail();
-    if (!S_ISREG(info.st_mode)) return;
+    if (::fstat(file_.get(), &info) < 0) fail();
     unread_ = info.st_size;
     ended_ = false;
   }
@@ -54,6 +53,15 @@ class LinesFromEnd {
 
  private:
   static constexpr std::size_t kLongest = 1 << 16;
+
+  /// -1 where the file is missing, or is none that could be shortened: a pipe would hear of an open and a close.
+  static int open_regular(const std::string& path) {
+    struct stat info;
+    if (::stat(path.c_str(), &info) < 0 || !S_ISREG(info.st_mode)) return -1;
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) io::throw_system_error("write", path, errno);
+    return file;
+  }
 
   void read_block() {
     std::string block(static_cast<std::size_t>(std::min<off_t>(unread_, kLongest)), '\0');

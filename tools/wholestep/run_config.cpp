@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "io/file.h"
 #include "options.h"
@@ -30,8 +31,14 @@ nlohmann::json read_object(const std::string& path) {
   check_cut_short(path);
   const std::string text = io::read_text(path);
   nlohmann::json object;
+  std::set<std::string> keys;
+  const auto note_key = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
+      throw CLI::ValidationError(path, fmt::format("\"{}\" comes twice", parsed.get<std::string>()));
+    return true;
+  };
   try {
-    object = nlohmann::json::parse(text);
+    object = nlohmann::json::parse(text, note_key);
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::file_malformed, fmt::format("{}: no JSON: {}", path, error.what()));
   }
@@ -44,7 +51,13 @@ nlohmann::json read_object(const std::string& path) {
 
 /// As the word would stand on the command line.
 std::string word_of(const std::string& path, const std::string& key, const nlohmann::json& value) {
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    // The system would read a name of a file up to there.
+    if (text.find('\0') != std::string::npos)
+      throw CLI::ValidationError(path, fmt::format("\"{}\": expected a text without a zero byte", key));
+    return text;
+  }
   if (value.is_number() || value.is_boolean()) return value.dump();
   throw CLI::ValidationError(
       path, fmt::format("\"{}\": expected a text, a number or a boolean, got {}", key, value.type_name()));
