@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint.h"
 #include "process.h"
 
 namespace wholestep::test {
@@ -73,6 +74,19 @@ TEST(Log, IsLeftAloneWhereNothingIsLeftToTrain) {
   const std::string before = read_file(folder.file("log/train.jsonl"));
   ASSERT_EQ(train(folder, {"--log", "log", "--resume", "a.safetensors"}).status, 0);
   EXPECT_EQ(read_file(folder.file("log/train.jsonl")), before);
+}
+
+TEST(Log, ThatCannotBeWrittenLosesNoStepAndIsNoSuccess) {
+  const DataFolder folder;
+  std::filesystem::create_directory(folder.file("log"));
+  std::filesystem::create_symlink("/dev/full", folder.file("log/train.jsonl"));
+  const Finished result =
+      train(folder, {"--steps", "20", "--log", "log", "--save", "a.safetensors", "--save-every", "6"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err,
+            "--log log: log/train.jsonl: cannot write: No space left on device; the run goes on without\n"
+            "wholestep: error: --log log does not hold all steps\n");
+  EXPECT_EQ(steps_in(folder.file("a.safetensors")), "20");
 }
 
 TEST(Log, TellsTensorBoardAtWhichStepARunGoesOn) {

@@ -17,9 +17,7 @@ std::string json_number(double value) { return std::isfinite(value) ? fmt::forma
 
 }  // namespace
 
-RunLog::RunLog(const std::string& folder) {
-  if (folder.empty()) return;
-  path_ = folder + "/train.jsonl";
+RunLog::RunLog(const std::string& folder) : path_(folder + "/train.jsonl") {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
@@ -31,13 +29,11 @@ RunLog::RunLog(const std::string& folder) {
 }
 
 std::int64_t RunLog::go_on_after(std::int64_t step) {
-  if (!file_) return 0;
   events_->restart_at(step + 1);
   return drop_records_after(path_, step);
 }
 
 void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped) {
-  if (!file_) return;
   fmt::print(file_.get(),
              "{{\"event\": \"step\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"lr\": {}, \"us\": {:.1f}{}}}\n", step,
              epoch, json_number(loss), lr, us, skipped ? ", \"skipped\": true" : "");
@@ -47,7 +43,6 @@ void RunLog::step(std::int64_t step, std::int64_t epoch, double loss, double lr,
 }
 
 void RunLog::epoch(const EpochReport& report) {
-  if (!file_) return;
   fmt::print(file_.get(),
              "{{\"event\": \"epoch\", \"step\": {}, \"epoch\": {}, \"train_loss\": {}, \"test_loss\": {}, "
              "\"test_accuracy\": {}, \"step_us_median\": {:.1f}}}\n",
@@ -60,7 +55,6 @@ void RunLog::epoch(const EpochReport& report) {
 }
 
 void RunLog::flush() {
-  if (!file_) return;
   if (std::fflush(file_.get()) != 0) {
     throw Error(ErrorCode::io_error, fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
   }

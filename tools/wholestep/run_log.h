@@ -14,18 +14,18 @@ struct EpochReport;
 
 /// Appends JSON lines to `train.jsonl` in a folder - {"event": "step", ...} for every step, {"event": "epoch", ...} for
 /// every epoch - and writes the same numbers to an event file for TensorBoard. A loss that is not finite, as a skipped
-/// step's may be, is null in the one and NaN or infinite in the other. Does nothing for an empty folder name.
+/// step's may be, is null in the one and NaN or infinite in the other.
 class RunLog {
  public:
-  /// Makes the folder where it is missing. Throws `io_error`.
+  /// Makes the folder where it is missing. Throws `io_error`, as everything below where something cannot be written.
   explicit RunLog(const std::string& folder);
   /// Before the first record of a run that goes on from a checkpoint: drops the records of later steps than `step` that
-  /// the file ends with, since those steps are taken again. Returns how many. Throws `io_error`.
+  /// the file ends with, since those steps are taken again. Returns how many.
   std::int64_t go_on_after(std::int64_t step);
   const std::string& path() const { return path_; }
   void step(std::int64_t step, std::int64_t epoch, double loss, double lr, double us, bool skipped);
   void epoch(const EpochReport& report);
-  /// Hands everything to the system. Throws `io_error` where it could not be written.
+  /// Hands everything to the system.
   void flush();
 
  private:

@@ -103,11 +103,9 @@ int run_show(const ShowOptions& options) {
 void add_show(CLI::App& app, int& status) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* command = app.add_subcommand("show", "print a step at any stage of its compilation");
-  CLI::Option* file =
-      command->add_option("FILE", options->file, "text form of a graph (.ws)")->type_name("");
+  CLI::Option* file = command->add_option("FILE", options->file, "text form of a graph (.ws)")->type_name("");
   CLI::Option* workload =
-      command
-          ->add_option("--workload", options->workload, "built-in model, such as mlp, with its gradients and update")
+      command->add_option("--workload", options->workload, "built-in model, such as mlp, with its gradients and update")
           ->transform(known_to([](const std::string& name) { models::by_name(name); }))
           ->excludes(file);
   add_optimizer(*command, options->optimizer, "default for a workload: adamw; for a file: no update");

@@ -336,7 +336,8 @@ int run_train(const TrainOptions& options) {
     print_json(options, plan.run, trainer, outcome);
   else
     print_end(trainer, outcome);
-  if (!outcome.interrupted) return 0;
+  if (outcome.log_lost) tell(stderr, "wholestep: error: --log {} does not hold all steps\n", options.log);
+  if (!outcome.interrupted) return outcome.log_lost ? 1 : 0;
   tell(stderr, "interrupted {}at step {} of {}; to go on:\n  {}\n",
        trainer.steps() == before ? "before the first step, " : "", trainer.steps(), plan.run.goal,
        resume_command(options, outcome.checkpoint));

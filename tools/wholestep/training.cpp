@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -40,9 +42,9 @@ class Training {
         test_(trainer.upload(arrays_of(test))),
         steps_per_epoch_(plan.run.steps_per_epoch()),
         schedule_(Schedule::parse(plan.run.schedule, std::max<std::int64_t>(plan.run.goal, 1))),
-        log_(plan.log),
         progress_bar_(plan.run.goal) {
     outcome_.progress = plan.progress;
+    if (!plan.log.empty()) log_.emplace(plan.log);
     if (plan.run.accumulate > 1)
       from_host_ = std::move(training);
     else
@@ -71,11 +73,29 @@ class Training {
            trainer_.steps() / steps_per_epoch_ - progress.best_epoch >= plan_.patience;
   }
 
+  /// Has `write` write into the log. The steps are worth more than their log: where it cannot be written, the run goes
+  /// on without.
+  template <class Write>
+  void log(const Write& write) {
+    if (!log_) return;
+    try {
+      write(*log_);
+    } catch (const std::exception& error) {
+      log_.reset();
+      outcome_.log_lost = true;
+      progress_bar_.clear();
+      tell(stderr, "--log {}: {}; the run goes on without\n", plan_.log, error.what());
+    }
+  }
+  void flush_log() { log(std::mem_fn(&RunLog::flush)); }
+
   void go_on_in_log() {
-    const std::int64_t dropped = log_.go_on_after(trainer_.steps());
-    if (dropped == 0) return;
-    tell(results(), "{}: cut off {} record{} of steps after {}, which are taken again\n", log_.path(), dropped,
-         dropped == 1 ? "" : "s", trainer_.steps());
+    log([&](RunLog& log) {
+      const std::int64_t dropped = log.go_on_after(trainer_.steps());
+      if (dropped == 0) return;
+      tell(results(), "{}: cut off {} record{} of steps after {}, which are taken again\n", log.path(), dropped,
+           dropped == 1 ? "" : "s", trainer_.steps());
+    });
   }
 
   double lr_at(std::int64_t step) const { return plan_.run.lr * schedule_.at(step); }
@@ -102,7 +122,7 @@ class Training {
     report.step_us = median({step_us_.begin() + static_cast<std::ptrdiff_t>(timed_before), step_us_.end()});
     report.test = evaluate();
     outcome_.test = report.test;
-    log_.epoch(report);
+    log([&](RunLog& log) { log.epoch(report); });
     print(report);
     outcome_.epochs.push_back(report);
     if (end % steps_per_epoch_ == 0) {
@@ -170,7 +190,7 @@ class Training {
     if (!std::isfinite(loss) && !skipped) fail_non_finite(step + 1, fmt::format("the loss is {}", number_text(loss)));
     step_us_.push_back(us);
     outcome_.final_loss = loss;
-    log_.step(step + 1, step / steps_per_epoch_ + 1, loss, lr_at(step), us, skipped);
+    log([&](RunLog& log) { log.step(step + 1, step / steps_per_epoch_ + 1, loss, lr_at(step), us, skipped); });
     if (!std::isfinite(loss)) return;
     const std::int64_t examples = plan_.run.examples_of(step % steps_per_epoch_);
     outcome_.progress.loss_sum += loss * static_cast<double>(examples);
@@ -202,12 +222,12 @@ class Training {
     const std::int64_t every = plan_.checkpoints.every;
     if (every == 0 || trainer_.steps() % every != 0) return;
     check_weights();
-    log_.flush();  // a run that goes on from the checkpoint finds the steps before it
+    flush_log();  // a run that goes on from the checkpoint finds the steps before it
     outcome_.checkpoint = checkpoints_.save_on_the_way(trainer_, outcome_.progress);
   }
 
   void finish() {
-    log_.flush();
+    flush_log();
     const bool named = !plan_.checkpoints.path.empty();
     if (!named && !outcome_.interrupted) return;
     check_weights();
@@ -227,7 +247,7 @@ class Training {
 
   [[noreturn]] void fail_non_finite(std::int64_t step, const std::string& what) {
     progress_bar_.clear();
-    log_.flush();
+    flush_log();
     std::string kept = "nothing was saved";
     if (checkpoints_.newest_steps() >= 0) {
       kept =
@@ -253,7 +273,7 @@ class Training {
   std::optional<data::Batches> batches_;     // those to come of the epoch at work
   std::int64_t steps_per_epoch_;
   Schedule schedule_;
-  RunLog log_;
+  std::optional<RunLog> log_;
   Progress progress_bar_;
   std::set<std::int64_t> skipped_;  // by the last call of the trainer
   std::vector<double> step_us_;

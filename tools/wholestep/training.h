@@ -53,6 +53,7 @@ struct TrainingOutcome {
   RunProgress progress;
   bool interrupted = false;
   bool stopped_early = false;
+  bool log_lost = false;   // from some step on, since it could not be written
   std::string checkpoint;  // where the state after the last step is; empty where nothing was saved
   double seconds = 0;
 };
