@@ -1,6 +1,7 @@
 // Steps in which a rule renews its slots before it uses them.
 #include <gtest/gtest.h>
 
+#include "core/random.h"
 #include "support/devices.h"
 #include "train/models.h"
 #include "wholestep/ops.h"
@@ -108,18 +109,49 @@ TEST_P(Refresh, WithCurvatureIsRefusedWhereThereIsNoLoss) {
   sophia.step({{"x", x}});
 }
 
-// E[u (H u)] is the diagonal of H; with random signs the rest of H is noise of mean zero.
-TEST_P(Refresh, CurvatureIsTheDiagonalOfTheHessianOnAverage) {
+/// The signs u of `count` elements of parameter `name` at step `t` (from 0) of seed 0.
+std::vector<double> hutchinson_signs(const std::string& name, std::uint32_t t, std::size_t count) {
+  constexpr std::uint32_t kHalf = 1u << 31;
+  const auto stream = static_cast<std::uint32_t>(random::hash_name(name.data(), name.size()) % kHalf) + kHalf;
+  std::vector<double> signs;
+  for (std::uint32_t block = 0; signs.size() < count; ++block) {
+    for (const std::uint32_t word : random::philox({block, stream, t, 0}, {0, 0})) {
+      signs.push_back(word < kHalf ? -1 : 1);
+    }
+  }
+  signs.resize(count);
+  return signs;
+}
+
+// Hutchinson's estimate, whose mean is the diagonal of H since the signs of a step are independent: u (H u) with H over
+// both parameters.
+TEST_P(Refresh, CurvatureIsTheProductOfRandomSignsAndTheHessianTimesThem) {
+  const std::vector<std::vector<double>> hessian{
+      {4, 1, -1, 0.5}, {1, 2, 0.25, -2}, {-1, 0.25, 3, 1.5}, {0.5, -2, 1.5, 5}};
   Graph graph("quadratic");
-  const Tensor p = graph.param("p", {1, 3}), h = graph.input("h", {3, 3});
-  graph.set_outputs({reduce_sum(matmul(p, h) * p) / 2.0});
-  const std::vector<float> hessian{4, 1, -1, 1, 2, 0.5f, -1, 0.5f, 3};
-  const Sophia options{.lr = 0, .beta2 = 0.99, .k = 1};
-  ResidentTrainer trainer(graph, {"p"}, initial_values(graph, 0), options, GetParam());
-  constexpr int kSteps = 600;
-  for (int i = 0; i < kSteps; ++i) trainer.step({{"h", hessian}});
-  const std::vector<double> estimate = trainer.optimizer_state().entries.at(1).value.to_doubles();
-  for (int i = 0; i < 3; ++i) EXPECT_NEAR(estimate[i], hessian[4 * i], 0.6) << i;
+  const Tensor a = graph.param("a", {1, 3}), b = graph.param("b", {1, 1});
+  const Tensor haa = graph.input("haa", {3, 3}), hab = graph.input("hab", {3, 1}), hbb = graph.input("hbb", {1, 1});
+  graph.set_outputs(
+      {reduce_sum(matmul(a, haa) * a) / 2.0 + reduce_sum(matmul(a, hab) * b) + reduce_sum(matmul(b, hbb) * b) / 2.0});
+  std::vector<float> aa, ab, bb{static_cast<float>(hessian[3][3])};
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 3; ++j) aa.push_back(static_cast<float>(hessian[i][j]));
+    ab.push_back(static_cast<float>(hessian[i][3]));
+  }
+  ResidentTrainer sophia(graph, {"a", "b"}, initial_values(graph, 0), Sophia{.beta2 = 0, .k = 1}, GetParam());
+  for (std::uint32_t t = 0; t < 4; ++t) {
+    sophia.step({{"haa", aa}, {"hab", ab}, {"hbb", bb}});
+    std::vector<double> u = hutchinson_signs("a", t, 3);
+    u.push_back(hutchinson_signs("b", t, 1)[0]);
+    const OptimizerState state = sophia.optimizer_state();
+    for (int i = 0; i < 4; ++i) {
+      double product = 0;
+      for (int j = 0; j < 4; ++j) product += hessian[i][j] * u[j];
+      const OptimizerState::Entry& h = state.entries.at(i < 3 ? 1 : 3);
+      ASSERT_EQ(h.slot, "h");
+      EXPECT_NEAR(h.value.to_doubles()[i < 3 ? i : 0], u[i] * product, 1e-6) << "step " << t << " element " << i;
+    }
+  }
 }
 
 }  // namespace
