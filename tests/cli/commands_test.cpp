@@ -236,5 +236,20 @@ TEST(Bench, PrintsEveryFieldOfItsContract) {
   EXPECT_EQ(object.at("flops_per_step"), 2.0 * 64 * (2 * 784 * 128 + 3 * 128 * 10));
 }
 
+// One that is made of others, and one whose refreshes need second derivatives.
+TEST(Bench, MeasuresOptimizersOfSeveralProgramsOrRules) {
+  const DataFolder folder;
+  for (const char* optimizer : {"muon", "sophia"}) {
+    const Finished result =
+        run(folder, {"bench", "mlp", "--optimizer", optimizer, "--threads", "1", "--seconds", "0.01", "--json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const json object = json::parse(last_line(result.out));
+    EXPECT_EQ(object.at("optimizer"), optimizer);
+    for (const char* field : {"step_us_median", "host_optimizer_step_us", "grads_only_us"}) {
+      EXPECT_GT(object.at(field).get<double>(), 0) << optimizer << " " << field;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace wholestep::test
