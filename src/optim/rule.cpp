@@ -51,7 +51,7 @@ void require_share(std::string_view optimizer, std::string_view hyper_parameter,
 
 void require_positive(std::string_view optimizer, std::string_view hyper_parameter, double value) {
   require(value >= std::numeric_limits<float>::min() && non_negative_in_f32(value), optimizer, hyper_parameter,
-          "finite in f32 and at least 2^-126", value);
+          "above 0 and a normal number of f32", value);
 }
 
 DType update_dtype(DType param) { return param == DType::f64 ? DType::f64 : DType::f32; }
