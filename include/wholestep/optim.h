@@ -315,7 +315,7 @@ struct Kron {
 /// u * (H u) with random signs u (Hutchinson's estimator, by gradients of gradients), h = beta2 h + (1 - beta2) u * (H
 /// u); m = beta1 m + (1 - beta1) g, p -= lr * weight_decay * p, p -= lr * clip(m / max(gamma h, eps), -1, 1). lr >= 0,
 /// 0 <= beta < 1, gamma > 0, eps > 0, weight_decay >= 0, k >= 1.
-/// Curvature is that of one batch: accumulated gradients are `unsupported`.
+/// Over micro-batches, it is the mean of their estimates, each with signs of its own.
 struct Sophia {
   double lr = 1e-4;
   double beta1 = 0.965;

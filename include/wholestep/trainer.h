@@ -196,7 +196,7 @@ class ResidentTrainer {
   void set_params(const Inputs& values);
   OptimizerState optimizer_state() const;
   /// All or nothing. Throws `checkpoint_mismatch` where it is another optimizer's, entries are not exactly those of
-  /// this one, or counts are not in 0 <= param_steps <= steps.
+  /// this one, or counts are not in 0 <= param_steps <= steps; `invalid_argument` (micro-batches are pending).
   void restore_optimizer_state(const OptimizerState& state);
 
   /// Writes parameters, optimizer state, the graph's own states, counters, learning rate, seed and frozen names as

@@ -112,14 +112,15 @@ StepResult GradientPath::step(const Inputs& inputs) {
 }
 
 float GradientPath::accumulate(const Inputs& inputs) {
-  check_accumulation(forward_, rules_);
-  if (!accumulate_) {
-    auto made = compile(make_accumulate_graph(forward_, block_.names(), update_), device_);
+  const bool curvatures = block_.wants_curvature();
+  std::unique_ptr<runtime::Program>& program = accumulate_[curvatures ? 1 : 0];
+  if (!program) {
+    auto made = compile(make_accumulate_graph(forward_, block_.names(), rules_, update_, curvatures), device_);
     made->share_state_of(*gradients_);
-    accumulate_ = std::move(made);
+    program = std::move(made);
   }
   block_.write(pending_);
-  const StepResult result{accumulate_->run(inputs)};
+  const StepResult result{program->run(inputs)};
   ++pending_;
   return result.loss();
 }
@@ -127,9 +128,15 @@ float GradientPath::accumulate(const Inputs& inputs) {
 std::int64_t GradientPath::step_accumulated() {
   if (pending_ == 0) return 0;
   const std::int64_t count = std::exchange(pending_, 0);
-  std::vector<Array> sums;
-  for (const std::string& name : block_.names()) sums.push_back(accumulate_->residents().download(sum_state(name)));
-  update(sums, {}, count);
+  const bool curved = block_.wants_curvature();
+  const runtime::Residents& from = accumulate_[curved ? 1 : 0]->residents();
+  std::vector<Array> sums, curvatures;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const std::string& name = block_.names()[i];
+    sums.push_back(from.download(sum_state(name)));
+    if (curved && needs_curvature(i)) curvatures.push_back(from.download(curvature_sum_state(name)));
+  }
+  update(sums, curvatures, count);
   return count;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // Gradients on a device, the update on the host's CPU: the graph of a fused step in two parts.
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,7 +54,7 @@ class GradientPath {
   std::unique_ptr<runtime::Program> gradients_, update_program_;
   // Made when first needed, by the refreshes that are due:
   std::map<RefreshKinds, std::unique_ptr<runtime::Program>> refreshing_gradients_, refreshing_updates_;
-  std::unique_ptr<runtime::Program> accumulate_;  // made when first needed
+  std::array<std::unique_ptr<runtime::Program>, 2> accumulate_;  // by whether curvature is; made when first needed
   std::int64_t pending_ = 0;
 };
 

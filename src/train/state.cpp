@@ -236,13 +236,14 @@ float ResidentTrainer::State::accumulate(const Inputs& inputs) {
                             pending, describe(accumulating->inputs), describe(inputs)));
   }
   Specialisation& chosen = pending > 0 ? *accumulating : program_for(inputs);
-  if (!chosen.accumulate) {
-    train::check_accumulation(chosen.forward, rules);
+  const bool curvatures = block.wants_curvature();
+  std::unique_ptr<runtime::Program>& program = chosen.accumulate[curvatures ? 1 : 0];
+  if (!program) {
     const Graph forward = passes::apply_precision(chosen.forward, options.precision);
-    chosen.accumulate = compile(train::make_accumulate_graph(forward, names(), update));
+    program = compile(train::make_accumulate_graph(forward, names(), rules, update, curvatures));
   }
   block.write(pending);
-  const StepResult result{chosen.accumulate->run(inputs)};
+  const StepResult result{program->run(inputs)};
   accumulating = &chosen;
   ++pending;
   return result.loss();

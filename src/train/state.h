@@ -30,8 +30,8 @@ struct Specialisation {
   Graph forward;  // as given
   std::vector<std::pair<std::string, TensorType>> inputs;
   StepPrograms steps;
-  std::unique_ptr<runtime::Program> accumulate;
-  std::array<std::unique_ptr<runtime::Program>, 2> evaluate;  // by Weights
+  std::array<std::unique_ptr<runtime::Program>, 2> accumulate;  // by whether curvature is
+  std::array<std::unique_ptr<runtime::Program>, 2> evaluate;    // by Weights
   std::array<std::unique_ptr<runtime::Program>, 2> evaluate_sums;
 };
 

@@ -85,6 +85,15 @@ void StepBlock::write(std::int64_t micro_batch, std::int64_t count) {
   count_ = static_cast<float>(count);
 }
 
+bool StepBlock::wants_curvature() const {
+  bool needed = false, due = false;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    needed |= rules_[i]->needs_curvature();
+    due |= rules_[i]->refresh_due(param_steps[i] + 1) != 0;
+  }
+  return needed && due;
+}
+
 void StepBlock::count(bool skipped, const UpdateOptions& update) {
   ++steps;
   if (!skipped) {

@@ -40,6 +40,8 @@ class StepBlock {
   void write(std::int64_t micro_batch = 0, std::int64_t count = 1);
   /// The refreshes of the step that `write` was for.
   RefreshKinds due() const { return due_; }
+  /// Whether the next step has use for estimates of curvature, if no parameter is frozen then.
+  bool wants_curvature() const;
   /// Counts a step: for the trainer, and for all parameters that are not frozen unless it was skipped. Throws
   /// `non_finite` where too many in a row were.
   void count(bool skipped, const UpdateOptions& update);

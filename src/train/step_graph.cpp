@@ -111,13 +111,12 @@ std::int64_t stream_of(const std::string& param) {
 
 // Hutchinson's estimate of the Hessian's diagonal, u * (H u) with random signs u: H u is the gradient of the sum of all
 // <gradient, u>.
-void append_curvatures(Graph& graph, const std::vector<ParameterRule>& rules, RefreshKinds refreshes,
-                       Gradients& gradients) {
+void append_curvatures(Graph& graph, const std::vector<ParameterRule>& rules, Gradients& gradients) {
   std::vector<Tensor> wanted, signs;
   std::vector<std::size_t> positions;
   Tensor sum;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (!rules[i].rule->needs_curvature() || refreshes == 0) continue;
+    if (!rules[i].rule->needs_curvature()) continue;
     const Tensor grad = gradients.grads[i];
     const Shape shape = grad.shape();
     const std::string name = graph.node(gradients.params[i].id()).name;
@@ -306,6 +305,7 @@ std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const
   return slots;
 }
 std::string sum_state(std::string_view param) { return fmt::format("{}/gradient_sum", param); }
+std::string curvature_sum_state(std::string_view param) { return fmt::format("{}/curvature_sum", param); }
 std::string curvature_input(std::string_view param) { return fmt::format("curvature/{}", param); }
 std::string gradient_input(std::string_view param) { return fmt::format("gradient/{}", param); }
 
@@ -315,9 +315,13 @@ Graph make_step_graph(const Graph& forward, const std::vector<std::string>& trai
                       const std::vector<ParameterRule>& rules, const UpdateOptions& update, RefreshKinds refreshes) {
   Graph graph = in_mode(forward, true);
   for (const std::string_view name : {kCount, kContinues}) reserve(graph, std::string(name), "accumulation");
-  for (const std::string& name : train) reserve(graph, sum_state(name), "the sum of gradients of \"" + name + '"');
+  for (const std::string& name : train) {
+    for (const std::string& sum : {sum_state(name), curvature_sum_state(name)}) {
+      reserve(graph, sum, fmt::format("a sum over micro-batches of \"{}\"", name));
+    }
+  }
   Gradients gradients = append_backward(graph, train, update);
-  append_curvatures(graph, rules, refreshes, gradients);
+  if (refreshes != 0) append_curvatures(graph, rules, gradients);
   UpdateBuilder(graph, rules, update, refreshes).append(std::move(gradients));
   return graph;
 }
@@ -328,7 +332,7 @@ Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& 
   Graph graph = in_mode(forward, true);
   Gradients gradients = append_backward(graph, train, update);
   guard_own_updates(graph, gradients, update);
-  append_curvatures(graph, rules, refreshes, gradients);
+  if (refreshes != 0) append_curvatures(graph, rules, gradients);
   std::vector<Tensor> outputs;
   for (NodeId id : graph.outputs()) outputs.push_back(graph.tensor(id));
   outputs.insert(outputs.end(), gradients.grads.begin(), gradients.grads.end());
@@ -337,23 +341,20 @@ Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& 
   return graph;
 }
 
-void check_accumulation(const Graph& forward, const std::vector<ParameterRule>& rules) {
-  for (const ParameterRule& chosen : rules) {
-    if (!chosen.rule->needs_curvature()) continue;
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{}: accumulation of gradients is not for {}, which estimates curvature on one batch",
-                            forward.name(), chosen.rule->name()));
-  }
-}
-
-Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update) {
+Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train,
+                            const std::vector<ParameterRule>& rules, const UpdateOptions& update, bool curvatures) {
   Graph graph = in_mode(forward, true);
-  const Gradients gradients = append_backward(graph, train, update);
+  Gradients gradients = append_backward(graph, train, update);
   guard_own_updates(graph, gradients, update);
+  if (curvatures) append_curvatures(graph, rules, gradients);
   const Tensor continues = declare_input(graph, std::string(kContinues), {}, DType::boolean);
+  const auto add_up = [&](const std::string& state, Tensor value) {
+    const Tensor sum = graph.state(state, value.shape(), value.dtype());
+    graph.set_update(sum, select(broadcast(continues, value.shape()), sum + value, value));
+  };
   for (std::size_t i = 0; i < train.size(); ++i) {
-    const Tensor grad = gradients.grads[i], sum = graph.state(sum_state(train[i]), grad.shape(), grad.dtype());
-    graph.set_update(sum, select(broadcast(continues, grad.shape()), sum + grad, grad));
+    add_up(sum_state(train[i]), gradients.grads[i]);
+    if (gradients.curvatures[i].valid()) add_up(curvature_sum_state(train[i]), gradients.curvatures[i]);
   }
   return graph;
 }
@@ -361,21 +362,23 @@ Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>
 Graph make_update_graph(const Graph& forward, const std::vector<std::string>& train,
                         const std::vector<ParameterRule>& rules, const UpdateOptions& update, GradientsFrom from,
                         RefreshKinds refreshes) {
-  if (from == GradientsFrom::sums) check_accumulation(forward, rules);
   Graph graph(forward.name() + " update");
+  const auto given = [&](const std::string& sum, const std::string& input, const TensorType& type) {
+    return from == GradientsFrom::sums ? graph.state(sum, type.shape, type.dtype)
+                                       : graph.input(input, type.shape, type.dtype);
+  };
   Gradients gradients;
   for (const std::string& name : train) {
     const TensorType& type = forward.node(forward.find_id(name)).type;
-    const DType dtype = optim::update_dtype(type.dtype);
     gradients.params.push_back(graph.param(name, type.shape, type.dtype));
-    gradients.grads.push_back(from == GradientsFrom::sums ? graph.state(sum_state(name), type.shape, dtype)
-                                                          : graph.input(gradient_input(name), type.shape, dtype));
+    gradients.grads.push_back(
+        given(sum_state(name), gradient_input(name), {optim::update_dtype(type.dtype), type.shape}));
   }
   gradients.curvatures.resize(gradients.params.size());
   for (std::size_t i = 0; i < train.size(); ++i) {
     if (refreshes == 0 || !rules[i].rule->needs_curvature()) continue;
     const TensorType type = gradients.grads[i].type();
-    gradients.curvatures[i] = graph.input(curvature_input(train[i]), type.shape, type.dtype);
+    gradients.curvatures[i] = given(curvature_sum_state(train[i]), curvature_input(train[i]), type);
   }
   gradients.divisor = declare_input(graph, std::string(kCount), {}, DType::f32);
   if (update.loss_scaling) {

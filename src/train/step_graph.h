@@ -43,8 +43,9 @@ Array as_average(const Array& value);
 /// The slots of a parameter of type `param`, and its average, the slot "average", where `update` asks for one.
 std::vector<OptimizerSlot> slots_with_average(const ParameterRule& chosen, const TensorType& param,
                                               const UpdateOptions& update);
-/// The sum of its gradients over micro-batches; in the dtype of its update.
+/// The sums of its gradients and of estimates of its curvature over micro-batches; in the dtype of its update.
 std::string sum_state(std::string_view param);
+std::string curvature_sum_state(std::string_view param);
 /// The input of an update graph that takes its gradient.
 std::string gradient_input(std::string_view param);
 std::string curvature_input(std::string_view param);
@@ -68,11 +69,10 @@ Graph make_step_graph(const Graph& forward, const std::vector<std::string>& trai
 Graph make_gradient_graph(const Graph& forward, const std::vector<std::string>& train,
                           const std::vector<ParameterRule>& rules, const UpdateOptions& update,
                           RefreshKinds refreshes = 0);
-/// Throws `unsupported` for a rule that needs curvature: it is that of one batch, and not to be had from sums of
-/// gradients.
-void check_accumulation(const Graph& forward, const std::vector<ParameterRule>& rules);
-/// `forward` with its outputs, and gradients added to `sum_state`, which they begin where `kContinues` is false.
-Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train, const UpdateOptions& update);
+/// `forward` with its outputs, and gradients added to `sum_state`, which they begin where `kContinues` is false; with
+/// `curvatures`, those of each parameter whose rule needs them alike.
+Graph make_accumulate_graph(const Graph& forward, const std::vector<std::string>& train,
+                            const std::vector<ParameterRule>& rules, const UpdateOptions& update, bool curvatures);
 enum class GradientsFrom { sums, inputs };
 /// The update alone, by gradients divided by `kCount`: the parameters in `train` of `forward` and what belongs to them.
 /// From inputs, it takes what `make_gradient_graph` gives.

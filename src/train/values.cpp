@@ -207,6 +207,7 @@ OptimizerState ResidentTrainer::optimizer_state() const {
 }
 
 void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
+  train::check_nothing_pending(state_->pending);
   const std::string mine = state_->optimizer->name();
   if (!given.optimizer.empty() && given.optimizer != mine) {
     mismatch(fmt::format("optimizer state: of optimizer \"{}\", expected one of \"{}\"", given.optimizer, mine));

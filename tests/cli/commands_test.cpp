@@ -123,9 +123,6 @@ TEST(CommandLine, OptionsThatDoNotGoTogetherAreAWrongCommandLineAndBeginNothing)
   };
   refused(train({"--steps", "10", "--schedule", "cosine(warmup=100)"}),
           "--schedule: schedule cosine: expected fewer steps");
-  refused(train({"--optimizer", "sophia", "--accumulate", "2"}),
-          "--accumulate: mlp: accumulation of gradients is not for");
-  refused({"bench", "mlp", "--optimizer", "sophia", "--accumulate", "2"}, "--accumulate: mlp: accumulation");
   EXPECT_FALSE(std::filesystem::exists(folder.file("log")));
 }
 

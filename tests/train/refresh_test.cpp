@@ -102,11 +102,63 @@ TEST_P(Refresh, IsDueForUpdatesOnTheHostToo) {
   EXPECT_EQ(session.param("a").to_doubles()[0], -41);
 }
 
-TEST_P(Refresh, WithCurvatureIsRefusedWhereThereIsNoLoss) {
-  ResidentTrainer sophia(line(), {"a", "b"}, initial_values(line(), 0), Sophia{}, GetParam());
-  testing::expect_error(ErrorCode::unsupported, {"sophia", "accumulation"}, [&] { sophia.accumulate({{"x", x}}); });
-  EXPECT_EQ(sophia.pending_accumulation(), 0);
-  sophia.step({{"x", x}});
+/// A loss whose Hessian is diagonal, so that every estimate of it is exact: the mean of (x p)^2 / 2.
+Graph parabola(std::int64_t batch) {
+  Graph graph("parabola");
+  const Tensor x = graph.input("x", {batch, 3}), p = graph.param("p", {1, 3}, f32, Init::ones());
+  graph.set_outputs({reduce_sum(square(x * p)) / (2.0 * static_cast<double>(batch))});
+  return graph;
+}
+constexpr Sophia kUnclipped{.lr = 0.1, .gamma = 1, .k = 2};
+
+TEST_P(Refresh, WithCurvatureOverMicroBatchesIsThatOfTheWholeBatch) {
+  const UpdateOptions scaled{.loss_scaling = LossScaling{.initial = 8}};
+  const auto make = [&](std::int64_t batch) {
+    return ResidentTrainer(parabola(batch), {"p"}, initial_values(parabola(batch), 0), kUnclipped, GetParam(), {},
+                           scaled);
+  };
+  ResidentTrainer whole = make(4), parts = make(1);
+  const std::vector<std::vector<float>> rows{{1, 2, -3}, {0, 1, 2}, {2, -1, 1}, {0.5f, 3, 0}};
+  std::vector<float> all;
+  for (const std::vector<float>& row : rows) all.insert(all.end(), row.begin(), row.end());
+  for (int step = 0; step < 4; ++step) {
+    whole.step({{"x", all}});
+    parts.set_frozen("p", true);  // for a while that is no step
+    for (const std::vector<float>& row : rows) parts.accumulate({{"x", row}});
+    parts.set_frozen("p", false);
+    parts.step_accumulated();
+  }
+  for (std::size_t slot = 0; slot < 2; ++slot) {
+    const std::vector<double> expected = whole.optimizer_state().entries.at(slot).value.to_doubles(),
+                              found = parts.optimizer_state().entries.at(slot).value.to_doubles();
+    for (int i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-6 * std::abs(expected[i])) << slot << ' ' << i;
+  }
+  for (int i = 0; i < 3; ++i)
+    EXPECT_NEAR(parts.param("p").to_doubles()[i], whole.param("p").to_doubles()[i], 1e-6) << i;
+}
+
+TEST_P(Refresh, WithCurvatureOverMicroBatchesIsTheSameWithUpdatesOnTheHost) {
+  TrainingSession split(parabola(2), {"p"}, initial_values(parabola(2), 0), {.optimizer = kUnclipped}, GetParam());
+  TrainingSession fused(parabola(2), {"p"}, initial_values(parabola(2), 0), {.optimizer = kUnclipped}, GetParam());
+  fused.with_fused_optimizer();
+  for (int step = 0; step < 3; ++step) {
+    for (TrainingSession* session : {&split, &fused}) {
+      for (int batch = 0; batch < 3; ++batch) {
+        const std::vector<float> rows{1, 2, 3, static_cast<float>(batch), 0.5f, -1};
+        session->accumulate({{"x", rows}});
+      }
+      EXPECT_EQ(session->step_accumulated(), 3);
+    }
+    EXPECT_TRUE(testing::same_bits(split.params(), fused.params()));
+    EXPECT_TRUE(testing::same_bits(split.optimizer_state(), fused.optimizer_state()));
+  }
+}
+
+TEST_P(Refresh, ThatIsAccumulatedForIsNotMovedByAnotherStateInBetween) {
+  const OptimizerState state = trainer.optimizer_state();
+  trainer.accumulate({{"x", x}});
+  testing::expect_error(ErrorCode::invalid_argument, {"1 micro-batches are pending"},
+                        [&] { trainer.restore_optimizer_state(state); });
 }
 
 /// The signs u of `count` elements of parameter `name` at step `t` (from 0) of seed 0.

@@ -17,7 +17,6 @@
 #include "json.h"
 #include "median.h"
 #include "options.h"
-#include "train/step_graph.h"
 #include "wholestep/trainer.h"
 
 namespace wholestep::cli {
@@ -104,10 +103,6 @@ nlohmann::ordered_json measure(const BenchOptions& options) {
   const Workload workload = make_workload(options.workload);
   const Graph& graph = workload.graph;
   const Optimizer optimizer = optimizer_by_name(options.optimizer.value_or("adamw"));
-  if (options.accumulate > 1) {
-    from_option("--accumulate",
-                [&] { train::check_accumulation(graph, train::rules_of(*optimizer, graph, trainable(graph))); });
-  }
   const Device device = options.device.device();
   const NamedArrays initial = initial_values(graph, 0);
 

@@ -15,7 +15,6 @@
 #include "options.h"
 #include "progress.h"
 #include "run_config.h"
-#include "train/step_graph.h"
 #include "training.h"
 #include "wholestep/nn.h"
 #include "wholestep/optim.h"
@@ -291,12 +290,6 @@ int run_train(const TrainOptions& options) {
 
   // The program for full batches, or for the whole set where that is smaller.
   const Graph graph = build(std::min(plan.run.batch, training.size()));
-  if (plan.run.accumulate > 1) {
-    from_option("--accumulate", [&] {
-      const std::vector<std::string> names = trainable(graph);
-      train::check_accumulation(graph, train::rules_of(*optimizer, graph, names));
-    });
-  }
   const CompileOptions compile{.precision = precision_by_name(plan.run.precision)};
   ResidentTrainer trainer(graph, trainable(graph), initial_values(graph, plan.run.seed), optimizer,
                           options.device.device(), compile,
