@@ -37,7 +37,7 @@ struct UpdateOptions {
   bool skip_non_finite = false;
   /// So many skipped steps in a row are an error (`non_finite`). At least 1.
   std::int64_t most_skips = 1000;
-  /// Each element of a gradient is limited to this magnitude. Finite, above 0.
+  /// Each element of a gradient is limited to this magnitude: a normal number of f32, above 0.
   std::optional<double> clip_value = {};
   /// Gradients are scaled down together to this Euclidean norm where theirs is larger. Finite, above 0.
   std::optional<double> clip_norm = {};
@@ -195,8 +195,8 @@ class ResidentTrainer {
   /// `unknown_name`, `wrong_length`, `shape_mismatch`, `dtype_mismatch`.
   void set_params(const Inputs& values);
   OptimizerState optimizer_state() const;
-  /// All or nothing. Throws `checkpoint_mismatch` where it is another optimizer's, entries are not exactly those of
-  /// this one, or counts are not in 0 <= param_steps <= steps; `invalid_argument` (micro-batches are pending).
+  /// All or nothing. Throws `checkpoint_mismatch` where it is another optimizer's, entries are not exactly
+  /// those of this one, or counts are not in 0 <= param_steps <= steps; `invalid_argument` (micro-batches are pending).
   void restore_optimizer_state(const OptimizerState& state);
 
   /// Writes parameters, optimizer state, the graph's own states, counters, learning rate, seed and frozen names as
@@ -205,9 +205,11 @@ class ResidentTrainer {
   /// "step/good_steps" and "state/<state>". `extra` goes into the metadata. Throws `io_error`, `duplicate_name` (in
   /// `extra`), `invalid_argument` (micro-batches are pending: their sums are in no checkpoint).
   void save(const std::string& path, const std::vector<std::pair<std::string, std::string>>& extra = {}) const;
-  /// Reads what `save` wrote; all or nothing. Forgets pending micro-batches. Returns `extra`. Throws `file_not_found`,
-  /// `file_truncated`, `file_malformed`, `io_error`, `checkpoint_mismatch` (another model, optimizer or list of
-  /// trainable parameters; the message says what differs).
+  /// Reads what `save` wrote; all or nothing. Forgets pending micro-batches. Returns `extra`. State comes from the
+  /// file, options stay those of this trainer: precision, hyper-parameters, how gradients are clipped, the decay of
+  /// averages. Throws `file_not_found`, `file_truncated`, `file_malformed`, `io_error`, `checkpoint_mismatch` (another
+  /// model, optimizer or list of trainable parameters, averages or a loss scale in one of the two alone; the message
+  /// says what differs).
   std::vector<std::pair<std::string, std::string>> load(const std::string& path);
 
  private:

@@ -22,6 +22,14 @@ using train::CheckpointTensor;
 
 constexpr std::string_view kFormat = "wholestep-checkpoint";
 constexpr std::string_view kVersion = "1";
+// Metadata of each trained parameter, and of the caller.
+constexpr std::string_view kSteps = "steps", kFrozen = "frozen", kExtra = "extra";
+std::string key_of(std::string_view kind, std::string_view name) { return fmt::format("{}/{}", kind, name); }
+// The name in a key of `kind`, or nullopt.
+std::optional<std::string> named(std::string_view kind, const std::string& key) {
+  const std::string before = key_of(kind, "");
+  return key.starts_with(before) ? std::optional(key.substr(before.size())) : std::nullopt;
+}
 
 [[noreturn]] void mismatch(const std::string& message) { throw Error(ErrorCode::checkpoint_mismatch, message); }
 
@@ -48,6 +56,13 @@ void check_loss_scale(const std::string& source, const OptimizerState::LossScale
   if (good_steps >= 0 && good_steps < update.loss_scaling->interval) return;
   mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", source, good_steps,
                        update.loss_scaling->interval - 1));
+}
+
+// State of `what` has to be in a checkpoint where the trainer has it, and nowhere else.
+void check_kept(const std::string& path, std::string_view what, bool in_file, bool here, std::string_view option) {
+  if (in_file == here) return;
+  mismatch(fmt::format("{}: the checkpoint holds {}{}, this trainer keeps {}: {} is {}", path, in_file ? "" : "no ",
+                       what, here ? "them" : "none", option, here ? "set" : "not set"));
 }
 
 // Where the tensors of a file are not those of the trainer: every difference, the first few in full.
@@ -136,17 +151,25 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
   if (out.steps < 0) mismatch(fmt::format("{}: the number of steps is {}", path, out.steps));
   if (reader.has("seed")) out.seed = reader.number<std::uint64_t>("seed");
   for (const std::string& name : names) {
-    const auto count = reader.number<std::int64_t>("steps/" + name);
+    if (!reader.has(key_of(kSteps, name))) {
+      mismatch(fmt::format("{}: parameter \"{}\" is trained here, and was not in the checkpoint", path, name));
+    }
+    const auto count = reader.number<std::int64_t>(key_of(kSteps, name));
     if (count < 0 || count > out.steps) {
       mismatch(fmt::format("{}: {} steps of parameter \"{}\", expected 0 to {}", path, count, name, out.steps));
     }
     out.param_steps.push_back(count);
-    out.gates.push_back(reader.take("frozen/" + name) ? 0 : 1);
+    out.gates.push_back(reader.take(key_of(kFrozen, name)) ? 0 : 1);
   }
-  constexpr std::string_view kExtra = "extra/";
   for (const auto& [key, value] : reader.rest()) {
-    if (!key.starts_with(kExtra)) mismatch(fmt::format("{}: metadata \"{}\" is not of this trainer", path, key));
-    out.extra.emplace_back(key.substr(kExtra.size()), value);
+    if (const auto param = named(kSteps, key)) {
+      mismatch(fmt::format("{}: parameter \"{}\" is not trained here, and was in the checkpoint", path, *param));
+    }
+  }
+  for (const auto& [key, value] : reader.rest()) {
+    const auto name = named(kExtra, key);
+    if (!name) mismatch(fmt::format("{}: metadata \"{}\" is not of this trainer", path, key));
+    out.extra.emplace_back(*name, value);
   }
   return out;
 }
@@ -208,32 +231,34 @@ OptimizerState ResidentTrainer::optimizer_state() const {
 
 void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
   train::check_nothing_pending(state_->pending);
+  const std::vector<std::string>& names = state_->names();
   const std::string mine = state_->optimizer->name();
   if (!given.optimizer.empty() && given.optimizer != mine) {
     mismatch(fmt::format("optimizer state: of optimizer \"{}\", expected one of \"{}\"", given.optimizer, mine));
   }
-  std::unordered_map<std::string, const Array*> entries;
+  std::map<std::pair<std::string, std::string>, const Array*> entries;
   for (const OptimizerState::Entry& entry : given.entries) {
-    if (entries.emplace(train::slot_state(entry.param, entry.slot), &entry.value).second) continue;
+    if (entries.emplace(std::pair(entry.param, entry.slot), &entry.value).second) continue;
     mismatch(fmt::format("optimizer state: two entries for slot \"{}\" of parameter \"{}\"", entry.slot, entry.param));
   }
-  std::size_t expected = 0;
-  for (std::size_t i = 0; i < state_->names().size(); ++i) {
-    const std::string& name = state_->names()[i];
+  std::vector<std::pair<std::string, const Array*>> values;  // by state
+  for (std::size_t i = 0; i < names.size(); ++i) {
     for (const OptimizerSlot& slot : state_->slots_of(i)) {
-      ++expected;
-      const auto found = entries.find(train::slot_state(name, slot.name));
+      const auto found = entries.find({names[i], slot.name});
       if (found == entries.end()) {
-        mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is missing", slot.name, name));
+        mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is missing", slot.name, names[i]));
       }
-      if (found->second->type() == slot.type) continue;
-      mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is {}, expected {}", slot.name, name,
-                           to_string(found->second->type()), to_string(slot.type)));
+      if (found->second->type() != slot.type) {
+        mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is {}, expected {}", slot.name, names[i],
+                             to_string(found->second->type()), to_string(slot.type)));
+      }
+      values.emplace_back(train::slot_state(names[i], slot.name), found->second);
+      entries.erase(found);
     }
   }
-  if (entries.size() != expected) {
-    mismatch(
-        fmt::format("optimizer state: {} entries, {} has {}", entries.size(), state_->optimizer->name(), expected));
+  if (!entries.empty()) {
+    const auto& [param, slot] = entries.begin()->first;
+    mismatch(fmt::format("optimizer state: slot \"{}\" of parameter \"{}\" is none of this trainer's", slot, param));
   }
   if (given.loss_scale.has_value() != state_->update.loss_scaling.has_value()) {
     mismatch(fmt::format("optimizer state: {} loss scale, the trainer has {}", given.loss_scale ? "with a" : "without",
@@ -250,7 +275,7 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
                          state_->names()[i], given.steps));
   }
 
-  for (const auto& [state, value] : entries) state_->memory.upload(state, *value);
+  for (const auto& [state, value] : values) state_->memory.upload(state, *value);
   if (given.loss_scale) train::set_loss_scale(state_->memory, *given.loss_scale);
   state_->block.steps = given.steps;
   state_->block.param_steps = given.param_steps;
@@ -272,15 +297,16 @@ void ResidentTrainer::save(const std::string& path,
                                                             {"steps", fmt::format("{}", state_->block.steps)},
                                                             {"seed", fmt::format("{}", state_->block.seed)}};
   for (std::size_t i = 0; i < state_->names().size(); ++i) {
-    metadata.emplace_back("steps/" + state_->names()[i], fmt::format("{}", state_->block.param_steps[i]));
-    if (state_->block.gates[i] == 0) metadata.emplace_back("frozen/" + state_->names()[i], "1");
+    const std::string& name = state_->names()[i];
+    metadata.emplace_back(key_of(kSteps, name), fmt::format("{}", state_->block.param_steps[i]));
+    if (state_->block.gates[i] == 0) metadata.emplace_back(key_of(kFrozen, name), "1");
   }
   std::unordered_set<std::string_view> seen;
   for (const auto& [key, value] : extra) {
     if (!seen.insert(key).second) {
       throw Error(ErrorCode::duplicate_name, fmt::format("{}: two extra values called \"{}\"", path, key));
     }
-    metadata.emplace_back("extra/" + key, value);
+    metadata.emplace_back(key_of(kExtra, key), value);
   }
 
   NamedArrays values;
@@ -296,6 +322,13 @@ void ResidentTrainer::save(const std::string& path,
 std::vector<std::pair<std::string, std::string>> ResidentTrainer::load(const std::string& path) {
   const io::SafeTensors file = io::read_safetensors(path);
   Progress progress = read_progress(path, file.metadata, *state_->optimizer, state_->names());
+  const auto holds = [&](const std::string& name) {
+    return find(file.tensors, name) && !is_param(state_->programs.front()->forward, name);
+  };
+  check_kept(path, "averages of the parameters", holds("average/" + state_->names()[0]),
+             state_->update.ema_decay.has_value(), "UpdateOptions::ema_decay");
+  check_kept(path, "numbers of loss scaling", holds(std::string(train::kLossScale)),
+             state_->update.loss_scaling.has_value(), "UpdateOptions::loss_scaling (implied by precisions in f16)");
   check_tensors(path, state_->checkpoint_tensors, file.tensors);
   if (state_->update.loss_scaling) {
     check_loss_scale(path,

@@ -127,10 +127,42 @@ TEST_P(Checkpoint, OfAnotherListOfTrainableParametersIsRefused) {
   const std::string path = folder_.file("a.safetensors");
   trainer(SGD{}).save(path);
   ResidentTrainer fewer = small_trainer(SGD{}, GetParam(), 16, {"fc1.weight"});
-  expect_error(ErrorCode::checkpoint_mismatch, {"steps/fc"}, [&] { fewer.load(path); });
+  expect_error(ErrorCode::checkpoint_mismatch, {path, "\"fc1.bias\" is not trained here, and was"},
+               [&] { fewer.load(path); });
   fewer.save(path);
   ResidentTrainer more = trainer(SGD{});
-  expect_error(ErrorCode::checkpoint_mismatch, {"steps/fc1.bias"}, [&] { more.load(path); });
+  expect_error(ErrorCode::checkpoint_mismatch, {path, "\"fc1.bias\" is trained here, and was not"},
+               [&] { more.load(path); });
+}
+
+TEST_P(Checkpoint, WithAveragesOrALossScaleInOneOfTheTwoAloneIsRefused) {
+  const std::string path = folder_.file("a.safetensors");
+  const UpdateOptions averages{.ema_decay = 0.9}, scaling{.loss_scaling = LossScaling{}};
+  const auto with = [&](const UpdateOptions& update) { return small_trainer(AdamW{}, GetParam(), 16, {}, update); };
+  const auto refuse = [&](const UpdateOptions& saved, const UpdateOptions& loaded, std::vector<std::string> parts) {
+    with(saved).save(path);
+    ResidentTrainer mine = with(loaded);
+    parts.push_back(path);
+    expect_error(ErrorCode::checkpoint_mismatch, parts, [&] { mine.load(path); });
+    OptimizerState state = with(saved).optimizer_state();
+    expect_error(ErrorCode::checkpoint_mismatch, {}, [&] { mine.restore_optimizer_state(state); });
+  };
+  refuse({}, averages, {"holds no averages", "trainer keeps them", "ema_decay is set"});
+  refuse(averages, {}, {"holds averages", "trainer keeps none", "ema_decay is not set"});
+  refuse({}, scaling, {"holds no numbers of loss scaling", "trainer keeps them"});
+  refuse(scaling, {}, {"holds numbers of loss scaling", "trainer keeps none"});
+}
+
+TEST_P(Checkpoint, FitsATrainerWithOtherOptionsWhoseStateIsTheSame) {
+  const std::string path = folder_.file("a.safetensors");
+  ResidentTrainer saved = small_trainer(AdamW{}, GetParam(), 16, {}, {.ema_decay = 0.9});
+  saved.step(random_batch(16, 0).inputs());
+  saved.save(path);
+  ResidentTrainer loaded = small_trainer(AdamW{.beta1 = 0.8}, GetParam(), 16, {}, {.clip_norm = 1, .ema_decay = 0.99},
+                                         Precision::mixed_bf16);
+  loaded.load(path);
+  EXPECT_TRUE(same_bits(loaded, saved));
+  EXPECT_TRUE(same_bits(loaded.averages(), saved.averages()));
 }
 
 TEST_P(Checkpoint, WithMetadataThatSaysNothingOrNonsenseIsRefused) {
@@ -238,7 +270,8 @@ TEST_P(Values, OfTheOptimizerAreRestoredOrRefusedAllTogether) {
     EXPECT_TRUE(same_bits(mine.optimizer_state(), zero));
   };
   refuse("\"fc2.bias\" is missing", [](OptimizerState& s) { s.entries.pop_back(); });
-  refuse("9 entries", [](OptimizerState& s) { s.entries.push_back({"fc1.bias", "w", Array(DType::f32, {5})}); });
+  refuse("slot \"w\" of parameter \"fc1.bias\" is none of this trainer's",
+         [](OptimizerState& s) { s.entries.push_back({"fc1.bias", "w", Array(DType::f32, {5})}); });
   refuse("two entries", [](OptimizerState& s) { s.entries.push_back(s.entries[0]); });
   refuse("expected f32[6, 5]", [](OptimizerState& s) { s.entries[0].value = Array(DType::f32, {5, 6}); });
   refuse("expected f32[6, 5]", [](OptimizerState& s) { s.entries[1].value = Array(DType::f64, {6, 5}); });

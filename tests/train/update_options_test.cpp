@@ -370,18 +370,6 @@ TEST_P(Update, OptimizerStateOfOtherOptionsIsRefused) {
   EXPECT_EQ(scaled.loss_scale(), 65536);
 }
 
-TEST_P(Update, ACheckpointOfOtherOptionsIsRefusedAndSaysWhatDiffers) {
-  const std::string path = folder_.file("a.safetensors");
-  ResidentTrainer averaged = trainer(SGD{}, {.ema_decay = 0.9}), plain = trainer(SGD{}, {}),
-                  scaled = trainer(SGD{}, {.loss_scaling = LossScaling{}});
-  plain.save(path);
-  expect_error(ErrorCode::checkpoint_mismatch, {"\"average/fc1.weight\"", "is missing"}, [&] { averaged.load(path); });
-  expect_error(ErrorCode::checkpoint_mismatch, {"\"step/loss_scale\"", "is missing"}, [&] { scaled.load(path); });
-  averaged.save(path);
-  expect_error(ErrorCode::checkpoint_mismatch, {"\"average/fc1.weight\"", "is not in the model"},
-               [&] { plain.load(path); });
-}
-
 TEST_P(Update, ALossScaleThatNoTrainerHasIsRefused) {
   const std::string path = folder_.file("a.safetensors");
   ResidentTrainer trainer = this->trainer(SGD{}, {.loss_scaling = LossScaling{.interval = 10}});
@@ -406,8 +394,8 @@ TEST(UpdateOptions, OutsideTheirRangesAreRefusedByName) {
   };
   const double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::nan("");
   for (const double bad : {0.0, -1.0, kInfinity, kNaN}) {
-    refuse({.clip_norm = bad}, {"clip_norm", "above 0"});
-    refuse({.clip_value = bad}, {"clip_value", "above 0"});
+    refuse({.clip_norm = bad}, {"clip_norm", "2^-126"});
+    refuse({.clip_value = bad}, {"clip_value", "2^-126"});
     refuse({.loss_scaling = LossScaling{.initial = bad}}, {"loss_scaling.initial", "2^120"});
   }
   refuse({.loss_scaling = LossScaling{.initial = 1e-300}}, {"loss_scaling.initial", "2^-120"});
