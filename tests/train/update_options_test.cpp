@@ -394,8 +394,8 @@ TEST(UpdateOptions, OutsideTheirRangesAreRefusedByName) {
   };
   const double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::nan("");
   for (const double bad : {0.0, -1.0, kInfinity, kNaN}) {
-    refuse({.clip_norm = bad}, {"clip_norm", "2^-126"});
-    refuse({.clip_value = bad}, {"clip_value", "2^-126"});
+    refuse({.clip_norm = bad}, {"clip_norm", "above 0"});
+    refuse({.clip_value = bad}, {"clip_value", "above 0"});
     refuse({.loss_scaling = LossScaling{.initial = bad}}, {"loss_scaling.initial", "2^120"});
   }
   refuse({.loss_scaling = LossScaling{.initial = 1e-300}}, {"loss_scaling.initial", "2^-120"});
