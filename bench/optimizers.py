@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Accuracy and cost of every optimizer on the 784-128-10 classifier, as a Markdown table.
 
-    bench/optimizers.py [--data FOLDER] [--epochs N] [--seconds S] [--threads N] [NAME ...]
+    bench/optimizers.py [--data FOLDER] [--epochs N] [--least PERCENT] [--seconds S] [--threads N] [NAME ...]
 
 Accuracy: Fashion-MNIST after N epochs with the learning rate below, falling to zero along a cosine (constant for the
-schedule-free one). Step: `wholestep bench mlp`, median; share: step
-divided by a program that computes the gradients alone.
+schedule-free one). An optimizer that falls short of the least one is named, and the exit status is 1. Step: `wholestep
+bench mlp`, median; share: step divided by a program that computes the gradients alone.
 """
 
 import argparse
@@ -47,6 +47,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="optimizers (default: all)")
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--least", type=float, default=85, metavar="PERCENT", help="accuracy expected of each (85)")
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
@@ -66,8 +67,12 @@ def main():
             print(f"| {name} | {lr} | {error} | | |")
             failed = True
             continue
-        print(f"| {name} | {lr} | {100 * trained['test_accuracy']:.2f} % | {timed['step_us_median']:.0f} us | "
+        accuracy = 100 * trained["test_accuracy"]
+        print(f"| {name} | {lr} | {accuracy:.2f} % | {timed['step_us_median']:.0f} us | "
               f"{timed['step_us_median'] / timed['grads_only_us']:.2f} |", flush=True)
+        if accuracy < options.least:
+            print(f"{name}: {accuracy:.2f} % is less than {options.least:g} %", file=sys.stderr)
+            failed = True
     return failed
 
 

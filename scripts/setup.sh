@@ -2,7 +2,7 @@
 # Installs the Debian packages that wholestep builds with, those that are missing only.
 #
 #   scripts/setup.sh          what `make build`, `make test` and `make demo` need
-#   scripts/setup.sh bench    also what scripts/bench-venv.sh needs
+#   scripts/setup.sh bench    also what scripts/bench-venv.sh and scripts/tensorboard-venv.sh need
 #   scripts/setup.sh lint     also what `make lint` and `make format` need
 set -euo pipefail
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/scalars.tfevents: an event file by TensorBoard's own writer, at fixed times.
 
-    pip install tensorboard && python tests/tools/make_event_file.py tests/data/scalars.tfevents
+    scripts/tensorboard-venv.sh && .venv-tensorboard/bin/python tests/tools/make_event_file.py tests/data/scalars.tfevents
 """
 
 import io

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the scalars that TensorBoard reads from a folder of event files.
 
-    pip install tensorboard && python tests/tools/print_events.py LOG
+    scripts/tensorboard-venv.sh && .venv-tensorboard/bin/python tests/tools/print_events.py LOG
 """
 
 import sys

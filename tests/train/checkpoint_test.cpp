@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "support/devices.h"
@@ -42,6 +43,32 @@ TEST_P(Checkpoint, ResumesBitIdenticallyInANewTrainer) {
       EXPECT_TRUE(same_bits(whole.step(batch.inputs()), second.step(batch.inputs()))) << optimizer->name() << i;
     }
     EXPECT_TRUE(same_bits(second, whole)) << optimizer->name();
+  }
+}
+
+TEST_P(Checkpoint, ResumesBitIdenticallyInANewProcessForEveryOptimizer) {
+  // In this style, what is expected to exit is done by a process of its own, which starts anew and runs this test.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  constexpr int kSaved = 4, kSteps = 12;  // refreshes of soap and sophia are due before and after
+  const auto train = [](ResidentTrainer& trainer, int first, int last) {
+    for (int i = first; i < last; ++i) trainer.step(random_batch(16, i).inputs());
+  };
+  const auto save_each = [&] {
+    for (const std::string& name : optimizer_names()) {
+      ResidentTrainer first = trainer(optimizer_by_name(name));
+      train(first, 0, kSaved);
+      first.save(folder_.file(name));
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(save_each(), ::testing::ExitedWithCode(0), "");
+  for (const std::string& name : optimizer_names()) {
+    ResidentTrainer whole = trainer(optimizer_by_name(name)), resumed = trainer(optimizer_by_name(name));
+    train(whole, 0, kSteps);
+    resumed.load(folder_.file(name));
+    EXPECT_EQ(resumed.steps(), kSaved) << name;
+    train(resumed, kSaved, kSteps);
+    EXPECT_TRUE(same_bits(whole, resumed)) << name;
   }
 }
 
