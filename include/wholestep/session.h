@@ -100,7 +100,8 @@ class CompiledGraph {
   const ProgramStats& stats() const;
   /// Types of the graph's inputs, by name.
   const std::vector<std::pair<std::string, TensorType>>& inputs() const;
-  /// A report for people: kernels and what was fused into them, phases, buffers, bytes, what is read back, decisions.
+  /// A report for people: ops that were decomposed, kernels and what was fused into them, calls to libraries, phases,
+  /// buffers, bytes, what is read back, decisions.
   std::string explain() const;
 
  private:

@@ -136,7 +136,7 @@ class ResidentTrainer {
   /// `shape_mismatch` where the inputs have other types than those of the micro-batches pending.
   float accumulate(const Inputs& inputs);
   /// One step by the mean of the accumulated gradients. Returns how many micro-batches that were; 0, and nothing is
-  /// changed, where none are pending. Throws `non_finite` as `step`.
+  /// changed, where none are pending. `skipped_steps` tells whether it was skipped. Throws `non_finite` as `step`.
   std::int64_t step_accumulated();
   /// Micro-batches accumulated since the last step.
   std::int64_t pending_accumulation() const;
@@ -179,7 +179,7 @@ class ResidentTrainer {
   /// Bytes of parameters, fixed ones included, and of states: what `save` writes beside names and counters.
   std::int64_t state_bytes() const;
   /// Report of the step program, which is compiled for it where no step has needed it, and of those that take batches
-  /// from datasets.
+  /// from datasets; a line on the memory of each other program that was made.
   std::string explain() const;
   /// Of the step program, as `explain`.
   const ProgramStats& stats() const;

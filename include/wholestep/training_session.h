@@ -70,9 +70,13 @@ class TrainingSession {
   /// Throws as `ResidentTrainer::accumulate`.
   float accumulate(const Inputs& inputs);
   /// One step by the mean of the accumulated gradients. Returns how many micro-batches that were; 0, and nothing is
-  /// changed, where none are pending.
+  /// changed, where none are pending. `skipped_steps` tells whether it was skipped. Throws `non_finite` as `step`.
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const;
+  /// Steps skipped since construction, accumulated ones included, see UpdateOptions::skip_non_finite.
+  std::int64_t skipped_steps() const;
+  /// Scale of the loss in the next step; 1 without loss scaling.
+  double loss_scale() const;
 
   /// Learning rate of the next steps. Throws `invalid_argument` where it is not finite in f32 or negative.
   void set_lr(double lr);

@@ -12,7 +12,7 @@ constexpr int kMostRounds = 64;
 
 }  // namespace
 
-Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep) {
+Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep, Report* report) {
   const auto to_replace = [&](const Node& node) { return node.op->decompose && !(keep && keep(*node.op)); };
   Graph current = graph;
   std::string last;
@@ -24,6 +24,7 @@ Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& kee
       const Node& node = current.node(id);
       if (to_replace(node)) {
         rebuild.set(id, node.op->decompose(rebuild.to(), node, rebuild.operands(id)));
+        if (report) report->decomposed.push_back(node.op->name);
         replaced = true;
         last = node.op->name;
       } else {

@@ -17,8 +17,13 @@ Graph share_common(const Graph& graph);
 /// Algebra that changes no bits of any result, NaN, infinity and signed zero included, by the rule table in
 /// simplify.cpp.
 Graph simplify(const Graph& graph);
+/// What passes tell of themselves in the report of a program.
+struct Report {
+  std::vector<std::string> decomposed;  // the op of each composite that was replaced
+};
+
 /// Replaces composites by primitives, those for which `keep` is true excepted.
-Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {});
+Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& keep = {}, Report* report = nullptr);
 
 /// Makes products of bf16 and f16 matrices f32 products of widened operands, rounded to the type that they had.
 Graph widen_products(const Graph& graph);
@@ -32,7 +37,7 @@ Graph apply_precision(const Graph& graph, Precision precision);
 
 struct Pass {
   std::string name;
-  std::function<Graph(const Graph&)> run;
+  std::function<Graph(const Graph&, Report&)> run;
   bool widens = false;  // left out for devices that multiply bf16 and f16 themselves
 };
 

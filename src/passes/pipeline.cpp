@@ -6,13 +6,26 @@
 
 namespace wholestep::passes {
 
+namespace {
+
+// A pass that has nothing to report.
+auto quiet(Graph (*run)(const Graph&)) {
+  return [run](const Graph& graph, Report&) { return run(graph); };
+}
+
+}  // namespace
+
 const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
-      {"eliminate_dead", eliminate_dead},   {"simplify", simplify},
-      {"share_common", share_common},       {"decompose", [](const Graph& graph) { return decompose(graph); }},
-      {"simplify_primitives", simplify},    {"share_primitives", share_common},
-      {"eliminate_unused", eliminate_dead}, {"widen_products", widen_products, true},
-      {"split_depth", split_depth},
+      {"eliminate_dead", quiet(eliminate_dead)},
+      {"simplify", quiet(simplify)},
+      {"share_common", quiet(share_common)},
+      {"decompose", [](const Graph& graph, Report& report) { return decompose(graph, {}, &report); }},
+      {"simplify_primitives", quiet(simplify)},
+      {"share_primitives", quiet(share_common)},
+      {"eliminate_unused", quiet(eliminate_dead)},
+      {"widen_products", quiet(widen_products), true},
+      {"split_depth", quiet(split_depth)},
   };
   return passes;
 }
@@ -26,9 +39,10 @@ Graph run_pipeline(const Graph& graph, const std::string& last, bool verify_each
     throw Error(ErrorCode::unknown_name, fmt::format("there is no pass '{}'; the passes are {}", last, names));
   }
   Graph current = graph;
+  Report report;
   if (verify_each) verify(current);
   for (const Pass& pass : passes) {
-    current = pass.run(current);
+    current = pass.run(current, report);
     if (verify_each) verify(current);
     if (pass.name == last) break;
   }

@@ -49,11 +49,11 @@ plan::Plan plan_of_signature(const Graph& graph) {
 /// Every stage from a graph to a plan, in order. A backend that runs graphs gets the graph as written: what defines
 /// the right result must not depend on the passes.
 Lowered lower(const Graph& source, const backend::Backend& backend, const CompileOptions& options) {
-  Lowered out{source, source, {}, {}};
+  Lowered out{source, source, {}, {}, {}};
   if (backend.consumes() == backend::Consumes::plan) {
     for (const passes::Pass& pass : passes::pipeline()) {
       if (pass.widens && backend.target().multiplies_halves) continue;
-      out.graph = timed(out.stages, pass.name, [&] { return pass.run(out.graph); });
+      out.graph = timed(out.stages, pass.name, [&] { return pass.run(out.graph, out.report); });
       if (options.verify) verify(out.graph);
     }
     const plan::PlanOptions how{.fuse = options.fusion, .target = backend.target()};

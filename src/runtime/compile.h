@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "passes/passes.h"
 #include "plan/plan.h"
 #include "wholestep/device.h"
 #include "wholestep/graph.h"
@@ -24,6 +25,7 @@ struct StageTime {
 struct Lowered {
   Graph source;  // as written, with the precision asked for
   Graph graph;   // what the plan was made from
+  passes::Report report;
   plan::Plan plan;
   std::vector<StageTime> stages;
 };

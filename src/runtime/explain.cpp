@@ -39,6 +39,7 @@ class Tally {
     }
   }
   std::string text() const {
+    if (counts_.empty()) return "none";
     std::vector<std::string> words;
     for (const auto& [word, count] : counts_) words.push_back(count == 1 ? word : fmt::format("{} x{}", word, count));
     return fmt::format("{}", fmt::join(words, ", "));
@@ -74,7 +75,7 @@ void append_float_types(std::string& out, const Graph& graph) {
   }
   out += "computed in\n";
   for (const auto& [dtype, tally] : ops) out += fmt::format("  {}: {}\n", to_string(dtype), tally.text());
-  if (const std::string text = casts.text(); !text.empty()) out += fmt::format("  casts: {}\n", text);
+  out += fmt::format("  casts: {}\n", casts.text());
 }
 
 void append_kernels(std::string& out, const plan::Plan& plan) {
@@ -115,6 +116,9 @@ std::string Program::explain() const {
   out += fmt::format("device {}: {}, {} threads\n", info.name, info.description, backend_->threads());
   out += fmt::format("resident: {}\n", is_resident() ? "yes" : "no, values pass in and out at each run");
   if (backend_->consumes() == backend::Consumes::plan) {
+    Tally composites;
+    for (const std::string& op : lowered_->report.decomposed) composites.add(op);
+    out += fmt::format("decomposed: {}\n", composites.text());
     append_kernels(out, plan);
   } else {
     out += fmt::format("runs the graph as written, {} nodes\n", lowered_->graph.nodes().size());

@@ -8,6 +8,7 @@
 #include "graph/op.h"
 #include "passes/passes.h"
 #include "runtime/compile.h"
+#include "train/explain.h"
 #include "train/gradient_rules.h"
 #include "train/step_graph.h"
 #include "train/validate.h"
@@ -140,6 +141,10 @@ std::int64_t GradientPath::step_accumulated() {
   return count;
 }
 
+double GradientPath::loss_scale() const {
+  return update_.loss_scaling ? loss_scale_of(update_program_->residents()).scale : 1;
+}
+
 NamedArrays GradientPath::averages() const {
   require_averages(update_);
   NamedArrays values;
@@ -163,8 +168,18 @@ OptimizerState GradientPath::optimizer_state() const {
 }
 
 std::string GradientPath::explain() const {
-  return fmt::format("gradients of {} parameters on the device\n{}update with {} on the host\n{}", rules_.size(),
-                     gradients_->explain(), optimizer_->name(), update_program_->explain());
+  OtherPrograms others;
+  for (const auto& [refreshes, program] : refreshing_gradients_) {
+    others.add("gradients" + with_refreshes(refreshes), program.get());
+  }
+  for (std::size_t i = 0; i < accumulate_.size(); ++i) {
+    others.add("accumulate" + with_curvatures(i != 0), accumulate_[i].get());
+  }
+  for (const auto& [refreshes, program] : refreshing_updates_) {
+    others.add("update" + with_refreshes(refreshes), program.get());
+  }
+  return fmt::format("gradients of {} parameters on the device\n{}update with {} on the host\n{}{}", rules_.size(),
+                     gradients_->explain(), optimizer_->name(), update_program_->explain(), others.text());
 }
 
 }  // namespace wholestep::train

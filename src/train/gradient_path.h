@@ -25,6 +25,8 @@ class GradientPath {
   float accumulate(const Inputs& inputs);
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const { return pending_; }
+  std::int64_t skipped_steps() const { return block_.skipped_steps; }
+  double loss_scale() const;
   void set_lr(double lr) { block_.set_lr(lr); }
   double lr() const { return block_.lr(); }
   Array param(const std::string& name) const { return gradients_->residents().download(name); }

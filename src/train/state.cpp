@@ -348,16 +348,4 @@ bool ResidentTrainer::is_resident() const {
 }
 const ProgramStats& ResidentTrainer::stats() const { return state_->step_of(*state_->programs.front()).stats(); }
 
-std::string ResidentTrainer::explain() const {
-  std::string report =
-      fmt::format("trains {} parameters with {}{}\n{}", state_->names().size(), state_->optimizer->name(),
-                  train::describe(state_->update), state_->step_of(*state_->programs.front()).explain());
-  const auto steps = state_->dataset_steps.find(0);
-  if (steps == state_->dataset_steps.end()) return report;
-  for (const auto& made : steps->second) {
-    report += fmt::format("\non datasets, {} rows a step\n{}", made->rows.size(), made->program->explain());
-  }
-  return report;
-}
-
 }  // namespace wholestep

@@ -82,6 +82,7 @@ struct ResidentTrainer::State {
 
   /// The graph of an evaluation. Throws `invalid_argument` where averages are asked for and not kept.
   Graph evaluation_graph(const Graph& forward, Weights weights) const;
+  std::string explain();
   std::int64_t state_bytes() const;
   double loss_scale() const;
   /// The average of trainable parameter `name` is `value`; nothing where averages are not kept.

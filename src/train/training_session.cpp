@@ -132,6 +132,14 @@ std::int64_t TrainingSession::pending_accumulation() const {
   return state_->visit([](const auto& path) { return path.pending_accumulation(); });
 }
 
+std::int64_t TrainingSession::skipped_steps() const {
+  return state_->visit([](const auto& path) { return path.skipped_steps(); });
+}
+
+double TrainingSession::loss_scale() const {
+  return state_->visit([](const auto& path) { return path.loss_scale(); });
+}
+
 void TrainingSession::set_lr(double lr) {
   state_->visit([&](auto& path) { path.set_lr(lr); });
 }

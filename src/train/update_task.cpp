@@ -43,15 +43,21 @@ class Walk {
     if (loss.op->name != "cross_entropy" && loss.op->name != "squared_error") {
       return fmt::format("loss '{}': an update task has cross-entropy and squared error alone", loss.op->name);
     }
-    if (graph_.node(loss.operands[1]).op->name != "input") {
-      return fmt::format("op '{}': the target of the loss has to be an input", graph_.node(loss.operands[1]).op->name);
+    const NodeId prediction = loss.operands[0], target = loss.operands[1];
+    if (!is(target, "input")) {
+      return fmt::format("op '{}': the target of the loss has to be an input", graph_.node(target).op->name);
     }
-    NodeId at = loss.operands[0];
+    if (find_before(prediction, [&](NodeId id) { return id == target; }) >= 0) {
+      return fmt::format(
+          "input \"{}\" is the target of the loss and an input of the model: an update task has these apart",
+          graph_.node(target).name);
+    }
+    NodeId at = prediction;
     while (const std::optional<NodeId> before = step_back(at)) at = *before;
     if (!reason_.empty()) return reason_;
-    if (const std::string* name = trained_before(at)) {
+    if (const NodeId param = find_before(at, [&](NodeId id) { return is_trained(id); }); param >= 0) {
       return fmt::format("op '{}': an update task does not propagate through it, and \"{}\" is trained before it",
-                         graph_.node(at).op->name, *name);
+                         graph_.node(at).op->name, graph_.node(param).name);
     }
     for (const std::string& name : trained_) {
       if (!layers_of_.contains(name)) return fmt::format("parameter \"{}\" is of no inner product", name);
@@ -93,6 +99,14 @@ class Walk {
                             graph_.node(bias).name);
       return std::nullopt;
     }
+    if (bias >= 0 && graph_.node(bias).type.shape[0] != node.type.shape[1]) {
+      if (is_trained(bias)) {
+        reason_ =
+            fmt::format("bias \"{}\" is {}: an inner product of {} channels trains {} values", graph_.node(bias).name,
+                        to_string(graph_.node(bias).type), node.type.shape[1], node.type.shape[1]);
+      }
+      return std::nullopt;
+    }
     for (const NodeId param : {weight, bias}) {
       if (param < 0 || !is_trained(param)) continue;
       if (graph_.node(param).type.dtype != DType::f32) {
@@ -108,18 +122,19 @@ class Walk {
     return x;
   }
 
-  // The name of a trained parameter that `id` depends on, or nullptr.
-  const std::string* trained_before(NodeId id) const {
+  // The first node found that `wanted` is true for, of `id` and what it is computed from; -1 where there is none.
+  template <class Predicate>
+  NodeId find_before(NodeId id, Predicate wanted) const {
     std::vector<NodeId> pending{id};
     std::set<NodeId> seen;
     while (!pending.empty()) {
       const NodeId at = pending.back();
       pending.pop_back();
       if (!seen.insert(at).second) continue;
-      if (is_trained(at)) return &graph_.node(at).name;
+      if (wanted(at)) return at;
       pending.insert(pending.end(), graph_.node(at).operands.begin(), graph_.node(at).operands.end());
     }
-    return nullptr;
+    return -1;
   }
 
   const Graph& graph_;

@@ -354,6 +354,21 @@ TEST_P(Program, ExplainsDeviceBuffersBytesAndOutputs) {
   }
 }
 
+TEST_P(Program, ExplainsWhichOpsWereDecomposedAndWhichFunctionsOfLibrariesAreCalled) {
+  if (GetParam().name != "cpu") GTEST_SKIP() << "the graph runs as written";
+  Graph plain("plain"), composite("composite");
+  plain.set_outputs({sum(plain.input("x", {4}) * 2.0)});
+  const Tensor x = composite.input("x", {4, 3});
+  composite.set_outputs({mean(tan(softmax(x) + softmax(x * x)))});
+  const std::string simple = compile(plain).explain(), report = compile(composite).explain();
+  for (const char* line : {"\ndecomposed: none\n", "\n  library calls: none\n"}) {
+    EXPECT_NE(simple.find(line), std::string::npos) << line << " in\n" << simple;
+  }
+  for (const char* part : {"\ndecomposed: softmax x2", "\n  library calls: wholestep_tan_f32"}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
+}
+
 TEST(Session, RefusesADeviceThatDoesNotExist) {
   expect_error(ErrorCode::device_unavailable, {"abacus"}, [] { Session(Device{"abacus"}); });
 }

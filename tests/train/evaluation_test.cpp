@@ -4,6 +4,7 @@
 
 #include "support/devices.h"
 #include "train/models.h"
+#include "train/step_graph.h"
 
 namespace wholestep {
 namespace {
@@ -33,6 +34,32 @@ TEST_P(Evaluation, GivesTheLossOfTheNextStep) {
     const StepResult seen = trainer.forward_only(batch.inputs());
     EXPECT_TRUE(same_bits(seen, trainer.step(batch.inputs())));
   }
+}
+
+TEST(EvaluationGraph, HasTheForwardProductsAloneAndNoUpdate) {
+  const Graph forward = small_classifier(16);
+  const std::vector<std::string> names = trainable(forward);
+  const Optimizer optimizer = AdamW{};
+  const auto rules = train::rules_of(*optimizer, forward, names);
+  const Graph step = train::make_step_graph(forward, names, rules);
+  EXPECT_EQ(step.nodes_of("matmul").size(), 5u) << "two forward, two for weights, one for the hidden layer";
+  EXPECT_EQ(step.updates().size(), 4u * 3);
+  for (const Weights weights : {Weights::trained, Weights::average}) {
+    const Graph evaluation = train::make_evaluation_graph(forward, names, rules, weights);
+    EXPECT_EQ(evaluation.nodes_of("matmul").size(), 2u);
+    EXPECT_TRUE(evaluation.updates().empty());
+    EXPECT_EQ(evaluation.outputs().size(), 2u);
+  }
+}
+
+TEST(EvaluationGraph, DropsTheUpdatesOfTheGraphsOwnStates) {
+  Graph forward = small_classifier(16);
+  const Tensor count = forward.state("count", {});
+  forward.set_update(count, count + 1.0);
+  const std::vector<std::string> names = trainable(forward);
+  const Optimizer optimizer = AdamW{};
+  const auto rules = train::rules_of(*optimizer, forward, names);
+  EXPECT_TRUE(train::make_evaluation_graph(forward, names, rules, Weights::trained).updates().empty());
 }
 
 Inputs as_inputs(const NamedArrays& values) { return {values.begin(), values.end()}; }

@@ -217,8 +217,37 @@ TEST_P(Step, ReportsDeviceResidencyAndExplainsItself) {
   }
   EXPECT_EQ(report.find("output 2"), std::string::npos) << "gradients are no outputs";
   if (GetParam().name == "reference") return;
-  for (const char* part : {"matmul, ", "sqrt", "updated in place"}) {
+  for (const char* part : {"matmul, ", "sqrt", "updated in place", "decomposed: ", "cross_entropy"}) {
     EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
+}
+
+TEST_P(Step, ExplainsEveryProgramThatWasMade) {
+  ResidentTrainer trainer = small_trainer(Sophia{.k = 2}, GetParam(), 16, {}, {.ema_decay = 0.5});
+  EXPECT_EQ(trainer.explain().find("other programs"), std::string::npos);
+  trainer.specialise(small_classifier(5));
+  const Batch batch = random_batch(16, 0), fewer = random_batch(5, 0);
+  for (int i = 0; i < 2; ++i) trainer.step(batch.inputs());
+  trainer.step(fewer.inputs());
+  trainer.forward_only(batch.inputs());
+  trainer.forward_only(batch.inputs(), Weights::average);
+  trainer.evaluate(std::vector<Inputs>{batch.inputs()});
+  const DeviceDataset dataset = trainer.upload({{"x", Array::from(batch.x, {16, kIn})}, {"y", batch.y}});
+  trainer.evaluate(dataset);
+  trainer.run(dataset, 2);
+  const std::string report = trainer.explain();
+  for (const char* part :
+       {"other programs",
+        "\n  step with refresh 1: ", "\n  step with refresh 1 of \"x\" f32[5, 6], \"y\" i32[5]: ", "\n  evaluation: ",
+        "\n  evaluation with averages: ", "\n  summed evaluation: ", "\n  evaluation on datasets, 16 rows a run: ",
+        "\n  on datasets, 16 rows a step with refresh 1: ", " bytes resident, "}) {
+    EXPECT_NE(report.find(part), std::string::npos) << part << " in\n" << report;
+  }
+  ResidentTrainer accumulating = small_trainer(AdamW{}, GetParam());
+  accumulating.accumulate(batch.inputs());
+  accumulating.step_accumulated();
+  for (const char* part : {"\n  accumulate: ", "\n  update by sums: "}) {
+    EXPECT_NE(accumulating.explain().find(part), std::string::npos) << part;
   }
 }
 

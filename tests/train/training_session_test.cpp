@@ -39,6 +39,7 @@ TEST_P(TwoPaths, TheFirstFusedStepEqualsTheGradientPathBitForBitForEveryOptimize
     EXPECT_EQ(a.loss, b.loss) << optimizer->name();
     EXPECT_FALSE(a.fused);
     EXPECT_TRUE(b.fused);
+    for (const StepReport& report : {a, b}) EXPECT_EQ(report.path, UpdatePath::gradient);
     EXPECT_TRUE(same_bits(split.params(), fused.params())) << optimizer->name();
     EXPECT_TRUE(same_bits(split.optimizer_state(), fused.optimizer_state())) << optimizer->name();
     EXPECT_TRUE(same_bits(split.averages(), fused.averages())) << optimizer->name();
@@ -109,6 +110,30 @@ TEST_P(TwoPaths, SkipsAStepWithoutTouchingWeightsOnBothPaths) {
     EXPECT_FALSE(session.step(random_batch(16, 1).inputs()).skipped);
     EXPECT_EQ(session.optimizer_state().param_steps[0], 1);
     EXPECT_EQ(session.steps(), 4);
+    EXPECT_EQ(session.skipped_steps(), 3);
+    EXPECT_EQ(session.loss_scale(), 1);
+  }
+}
+
+TEST_P(TwoPaths, ReportsASkippedAccumulatedStepAndHalvesTheScaleOnBothPaths) {
+  Batch bad = random_batch(16, 0);
+  bad.x[3] = std::numeric_limits<float>::infinity();
+  for (const bool fuse : {false, true}) {
+    TrainingSession session = this->session(AdamW{}, {.loss_scaling = LossScaling{.initial = 1024}});
+    if (fuse) session.with_fused_optimizer();
+    EXPECT_EQ(session.loss_scale(), 1024);
+    const NamedArrays before = session.params();
+    session.accumulate(random_batch(16, 1).inputs());
+    session.accumulate(bad.inputs());
+    EXPECT_EQ(session.step_accumulated(), 2);
+    EXPECT_EQ(session.skipped_steps(), 1);
+    EXPECT_EQ(session.loss_scale(), 512);
+    EXPECT_EQ(session.steps(), 1);
+    EXPECT_TRUE(same_bits(session.params(), before));
+    session.accumulate(random_batch(16, 1).inputs());
+    EXPECT_EQ(session.step_accumulated(), 1);
+    EXPECT_EQ(session.skipped_steps(), 1);
+    EXPECT_FALSE(same_bits(session.params(), before));
   }
 }
 
@@ -155,6 +180,10 @@ TEST_P(TwoPaths, HowItComputesIsChosenBeforeTheFirstStep) {
 TEST_P(TwoPaths, SaysWhatRunsWhere) {
   TrainingSession session = this->session(AdamW{});
   EXPECT_NE(session.explain().find("update with adamw on the host"), std::string::npos);
+  EXPECT_EQ(session.explain().find("accumulate"), std::string::npos);
+  TrainingSession accumulating = this->session(SGD{});
+  accumulating.accumulate(random_batch(16, 0).inputs());
+  EXPECT_NE(accumulating.explain().find("  accumulate: "), std::string::npos);
   session.with_fused_optimizer();
   EXPECT_EQ(session.explain().find("on the host"), std::string::npos);
   EXPECT_EQ(session.update_path(), UpdatePath::gradient);
@@ -250,6 +279,28 @@ TEST(UpdateTask, NamesATargetThatIsComputed) {
   const Tensor x = graph.input("x", {4, 6});
   graph.set_outputs({squared_error(nn::linear(graph, "a", x, 2), abs(graph.input("y", {4, 2})))});
   expect_reason(reason_for(graph, {"a.weight", "a.bias"}), {"op 'abs'", "target"});
+}
+
+TEST(UpdateTask, NamesATargetThatTheModelReadsToo) {
+  Graph autoencoder;
+  const Tensor x = autoencoder.input("x", {4, 6});
+  autoencoder.set_outputs(
+      {squared_error(nn::linear(autoencoder, "b", relu(nn::linear(autoencoder, "a", x, 3)), 6), x)});
+  expect_reason(reason_for(autoencoder, {"a.weight", "a.bias"}), {"\"x\"", "target", "input of the model"});
+}
+
+TEST(UpdateTask, NamesABiasThatHasNoValuePerChannel) {
+  const auto reason = [](const std::vector<std::string>& train) {
+    Graph graph;
+    const Tensor h = relu(nn::linear(graph, "a", graph.input("x", {4, 6}), 5));
+    const Tensor weight = graph.param("w", {5, 2}), bias = graph.param("b", {1});
+    const Tensor y = graph.input("y", {4, 2});
+    graph.set_outputs({squared_error(nn::linear(graph, "c", matmul(h, weight) + bias, 2), y)});
+    return reason_for(graph, train);
+  };
+  expect_reason(reason({"w", "b"}), {"\"b\"", "f32[1]", "2 values"});
+  expect_reason(reason({"a.weight", "a.bias"}), {"op 'add'", "\"a."});
+  EXPECT_EQ(reason({"c.weight", "c.bias"}), kNoRuntime);  // nothing is trained before it
 }
 
 TEST(UpdateTask, NamesParametersThatItCannotTrain) {

@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_executable.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -73,6 +74,9 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
   notes_.push_back(fmt::format("machine code: {} kernels, {} bytes of object code for {} ({}), {}",
                                code_->functions().size(), code_->object_bytes(), target.schedule.name, target.cpu,
                                to_string(code.origin)));
+  const std::set<std::string>& calls = code_->library_calls();
+  notes_.push_back(
+      fmt::format("library calls: {}", calls.empty() ? "none" : fmt::format("{}", fmt::join(calls, ", "))));
   notes_.push_back(flush_subnormals ? "subnormal results are zero (flush_subnormals)" : "subnormal results are kept");
 }
 

@@ -4,6 +4,7 @@
 #include <llvm/ExecutionEngine/Orc/Core.h>
 #include <llvm/ExecutionEngine/Orc/ExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
+#include <llvm/Object/ObjectFile.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 
 #include <cstring>
@@ -57,6 +58,16 @@ std::optional<std::vector<std::string>> unpack(const std::string& packed) {
   return objects;
 }
 
+/// Adds the symbols that `object` takes from elsewhere.
+void add_undefined(const std::string& object, std::set<std::string>& symbols) {
+  const auto file =
+      take(llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernels")), "object");
+  for (const llvm::object::SymbolRef& symbol : file->symbols()) {
+    if (!(take(symbol.getFlags(), "object") & llvm::object::SymbolRef::SF_Undefined)) continue;
+    if (const llvm::StringRef name = take(symbol.getName(), "object"); !name.empty()) symbols.insert(name.str());
+  }
+}
+
 }  // namespace
 
 struct Code::Linker {
@@ -83,6 +94,7 @@ Code::Code(const std::vector<std::string>& objects, std::size_t count) {
   check(library.define(orc::absoluteSymbols(std::move(symbols))), "library functions");
   for (const std::string& object : objects) {
     object_bytes_ += object.size();
+    add_undefined(object, library_calls_);
     llvm::SmallVector<char, 0> bytes(object.begin(), object.end());
     check(linker_->layer.add(library, std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), false)),
           "object code");

@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,12 +27,15 @@ class Code {
   ~Code();
   const std::vector<TaskFunction>& functions() const { return functions_; }
   std::size_t object_bytes() const { return object_bytes_; }
+  /// The functions outside that it calls, in alphabetical order.
+  const std::set<std::string>& library_calls() const { return library_calls_; }
 
  private:
   struct Linker;
   std::unique_ptr<Linker> linker_;
   std::vector<TaskFunction> functions_;
   std::size_t object_bytes_ = 0;
+  std::set<std::string> library_calls_;
 };
 
 class Jit {

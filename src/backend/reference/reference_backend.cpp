@@ -112,7 +112,7 @@ class Interpreted final : public backend::Executable {
     host_.assign(host_.size(), nullptr);
   }
 
-  std::vector<std::string> notes() const override { return {"interpreted: nothing is fused or compiled"}; }
+  std::vector<std::string> notes() const override { return {"interpreted: nothing is decomposed, fused or compiled"}; }
 
  private:
   const plan::Buffer& at(int index) const {
