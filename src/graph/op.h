@@ -115,6 +115,15 @@ class SequenceContext {
     loops::Index at;
     loops::ExprId value;
   };
+  /// Points 0 .. extent - 1 of an axis, narrowed to [from, to) by i64 expressions: of what an outer repetition counts,
+  /// of results of stages, of elements of the result as they are by then.
+  struct Range {
+    std::int64_t extent;
+    loops::ExprId from, to;
+    Range(std::int64_t extent, loops::ExprId from = loops::kNoExpr, loops::ExprId to = loops::kNoExpr)
+        : extent(extent), from(from), to(to) {}
+  };
+  using Ranges = std::vector<Range>;
   virtual ~SequenceContext() = default;
   virtual const Node& node() const = 0;
   virtual loops::ExprBuilder& exprs() = 0;
@@ -122,18 +131,18 @@ class SequenceContext {
   virtual loops::ExprId operand(int i, const loops::Index& at, std::vector<loops::Guard> guards = {}) = 0;
   /// Element `at` of the result as it is by now.
   virtual loops::ExprId result(const loops::Index& at) = 0;
-  /// Stages from here on run once for every point of these axes, in order. Once in a rule.
-  virtual loops::Index repeat(const std::vector<std::int64_t>& extents) = 0;
-  /// Of the repetitions, only those where `value` is below zero run.
-  virtual void repeat_where_negative(loops::Affine value) = 0;
-  /// A stage: a sum over `extents`, which later stages may use.
-  virtual loops::ExprId sum(const std::vector<std::int64_t>& extents,
-                            const std::function<loops::ExprId(const loops::Index&)>& body) = 0;
-  /// A stage: at every point of `extents`, all values are computed, then written. No point reads what another writes.
-  virtual void write(const std::vector<std::int64_t>& extents,
-                     const std::function<std::vector<Write>(const loops::Index&)>& body) = 0;
-  /// A stage: at every point of `extents`, a sum over `over`, from which `body` makes what is written.
-  virtual void write_sum(const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& over,
+  /// The stages that `body` writes run once for every point of `range`, in order. A loop that ends when its data say
+  /// so is a repetition of as many points as it may take, and in it ranges that are empty once it is done.
+  virtual void repeat(const Range& range, const std::function<void(const loops::Affine&)>& body) = 0;
+  /// A stage: a reduction over `over`, which later stages may use.
+  virtual loops::ExprId reduce(loops::ReduceOp op, const Ranges& over,
+                               const std::function<loops::ExprId(const loops::Index&)>& body) = 0;
+  /// A stage: at every point of `points`, all values are computed, then written. No point reads what another writes.
+  /// Where `points` are narrowed, those outside must have no effect: they run or not as is cheaper, since lanes come by
+  /// the vector.
+  virtual void write(const Ranges& points, const std::function<std::vector<Write>(const loops::Index&)>& body) = 0;
+  /// A stage: at every point of `points`, as for `write`, a sum over `over`, from which `body` makes what is written.
+  virtual void write_sum(const Ranges& points, const Ranges& over,
                          const std::function<loops::ExprId(const loops::Index& at, const loops::Index& over)>& term,
                          const std::function<Write(const loops::Index& at, loops::ExprId sum)>& body) = 0;
 };

@@ -30,6 +30,18 @@ std::string axes_text(const std::vector<Axis>& axes) {
   return text;
 }
 
+// " from a to b", for axes that are narrowed.
+std::string narrowed_text(const Kernel& kernel, const std::vector<Axis>& axes, const std::vector<std::string>& names) {
+  std::string text;
+  for (const Axis& axis : axes) {
+    if (axis.from == kNoExpr && axis.to == kNoExpr) continue;
+    text += fmt::format(", v{}", axis.var);
+    if (axis.from != kNoExpr) text += " from " + to_text(kernel.exprs, axis.from, names);
+    if (axis.to != kNoExpr) text += " to " + to_text(kernel.exprs, axis.to, names);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const Kernel& kernel, const Graph& graph) {
@@ -43,21 +55,23 @@ std::string to_text(const Kernel& kernel, const Graph& graph) {
   for (std::size_t i = 0; i < kernel.stages.size(); ++i) {
     const Stage& stage = kernel.stages[i];
     std::string indent = "  ";
-    if (!kernel.repetition.axes.empty() && i >= kernel.repetition.first) {
-      const std::optional<Affine>& negative = kernel.repetition.negative;
-      if (i == kernel.repetition.first) {
-        text += fmt::format("  for {} in order{}\n", axes_text(kernel.repetition.axes),
-                            negative ? fmt::format(" where {} < 0", to_string(*negative)) : "");
+    for (const Repetition& repetition : kernel.repetitions) {
+      if (i < repetition.first || i >= repetition.last) continue;
+      if (i == repetition.first) {
+        text += fmt::format("{}for {} in order{}\n", indent, axes_text({repetition.axis}),
+                            narrowed_text(kernel, {repetition.axis}, names));
       }
       indent += "  ";
     }
     if (!stage.map_axes.empty()) {
-      text += fmt::format("{}for {}{}\n", indent, axes_text(stage.map_axes), stage.in_order ? " in order" : "");
+      text += fmt::format("{}for {}{}{}\n", indent, axes_text(stage.map_axes), stage.in_order ? " in order" : "",
+                          narrowed_text(kernel, stage.map_axes, names));
       indent += "  ";
     }
     if (stage.reduce) {
-      text += fmt::format("{}result{} = {} over {} of {}\n", indent, i, to_string(*stage.reduce),
-                          axes_text(stage.reduce_axes), to_text(kernel.exprs, stage.reduce_body, names));
+      text += fmt::format("{}result{} = {} over {}{} of {}\n", indent, i, to_string(*stage.reduce),
+                          axes_text(stage.reduce_axes), narrowed_text(kernel, stage.reduce_axes, names),
+                          to_text(kernel.exprs, stage.reduce_body, names));
     }
     for (const Store& store : stage.stores) {
       const std::string at = store.row == kNoExpr ? to_string(store.index)
@@ -85,10 +99,6 @@ void verify(const Kernel& kernel) {
   for (std::size_t i = 0; i < kernel.stages.size(); ++i) {
     const Stage& stage = kernel.stages[i];
     std::set<Var> outer = parallel;
-    if (i >= kernel.repetition.first) declare(kernel.repetition.axes, outer);
-    declare(stage.map_axes, outer);
-    std::set<Var> inner = outer;
-    declare(stage.reduce_axes, inner);
     auto check_affine = [&](const Affine& affine, const std::set<Var>& scope) {
       for (const auto& [var, coefficient] : affine.terms)
         if (!scope.count(var)) fail(fmt::format("stage {} uses v{} outside its loop", i, var));
@@ -104,6 +114,28 @@ void verify(const Kernel& kernel) {
         }
       });
     };
+    // What narrows an axis is known outside of the stage.
+    auto enter = [&](const std::vector<Axis>& axes, const std::set<Var>& known, std::set<Var>& scope,
+                     std::size_t results) {
+      for (const Axis& axis : axes) {
+        for (const ExprId bound : {axis.from, axis.to}) {
+          if (bound == kNoExpr) continue;
+          if (kernel.form != Form::sequence) fail("only axes of a sequence are narrowed");
+          check(bound, known, results);
+          if (kernel.exprs[static_cast<std::size_t>(bound)].dtype != DType::i64) {
+            fail(fmt::format("axis v{} is narrowed by a value that is no i64", axis.var));
+          }
+        }
+      }
+      declare(axes, scope);
+    };
+    for (const Repetition& repetition : kernel.repetitions) {
+      if (i >= repetition.first && i < repetition.last) enter({repetition.axis}, outer, outer, repetition.first);
+    }
+    const std::set<Var> known = outer;
+    enter(stage.map_axes, known, outer, i);
+    std::set<Var> inner = outer;
+    enter(stage.reduce_axes, known, inner, i);
     if (stage.reduce) check(stage.reduce_body, inner, i);
     if (!stage.reduce && !stage.reduce_axes.empty())
       fail(fmt::format("stage {} has reduction axes and no reduction", i));
@@ -122,7 +154,7 @@ void verify(const Kernel& kernel) {
       }
     }
   }
-  if (!kernel.repetition.axes.empty() && kernel.form != Form::sequence) fail("only a sequence repeats stages");
+  if (!kernel.repetitions.empty() && kernel.form != Form::sequence) fail("only a sequence repeats stages");
   if (kernel.form == Form::contraction && (kernel.stages.empty() || kernel.stages[0].reduce != ReduceOp::sum)) {
     fail("a contraction whose first stage is not a sum");
   }

@@ -9,9 +9,14 @@
 
 namespace wholestep::loops {
 
+/// Points 0 .. extent - 1. In kernels of form `sequence`, `from` and `to` (i64, known before the axis is entered) may
+/// narrow it: a repetition and a reduction have no points outside of [from, to); those of a map axis have no effect, and
+/// a schedule leaves out what it cheaply can, since lanes come by the vector.
 struct Axis {
   Var var;
   std::int64_t extent;
+  ExprId from = kNoExpr;
+  ExprId to = kNoExpr;
 };
 
 /// A value in memory that a kernel touches. Values are named by the graph node that defines them.
@@ -54,11 +59,11 @@ enum class Form {
   sequence,     // the innermost map axis of each stage; reductions run one after another in each lane
 };
 
-/// Stages from `first` on run once for every point of `axes`, in order; with `negative`, only where it is below zero.
+/// Stages [first, last) run once for every point of `axis`, in order.
 struct Repetition {
-  std::vector<Axis> axes;
+  Axis axis;
   std::size_t first = 0;
-  std::optional<Affine> negative;
+  std::size_t last = 0;
 };
 
 struct Kernel {
@@ -66,7 +71,7 @@ struct Kernel {
   Form form = Form::point;
   std::vector<Axis> parallel;  // all points independent
   std::vector<Stage> stages;
-  Repetition repetition;  // form `sequence` only
+  std::vector<Repetition> repetitions;  // nested, outer before inner; form `sequence` only
   std::vector<Expr> exprs;
   std::vector<BufferUse> buffers;
   std::vector<NodeId> nodes;  // the graph nodes computed here, for explain()

@@ -20,37 +20,33 @@ class SequenceWriter : public SequenceContext {
   }
   ExprId result(const Index& at) override { return load(root_, at, {}); }
 
-  Index repeat(const std::vector<std::int64_t>& extents) override {
-    kernel_.repetition.first = kernel_.stages.size();
-    Index at;
-    for (std::int64_t extent : extents) {
-      kernel_.repetition.axes.push_back({lowering_.new_var(), extent});
-      at.push_back(Affine::of(kernel_.repetition.axes.back().var));
-    }
-    return at;
+  void repeat(const Range& range, const std::function<void(const Affine&)>& body) override {
+    const Axis axis{lowering_.new_var(), range.extent, range.from, range.to};
+    const std::size_t number = kernel_.repetitions.size();
+    kernel_.repetitions.push_back({axis, kernel_.stages.size()});
+    body(Affine::of(axis.var));
+    kernel_.repetitions[number].last = kernel_.stages.size();
   }
-  void repeat_where_negative(Affine value) override { kernel_.repetition.negative = std::move(value); }
 
-  ExprId sum(const std::vector<std::int64_t>& extents, const std::function<ExprId(const Index&)>& body) override {
+  ExprId reduce(ReduceOp op, const Ranges& over, const std::function<ExprId(const Index&)>& body) override {
     Stage stage;
-    const ExprId total = reduce(stage, extents, body);
+    const ExprId total = reduce(stage, op, over, body);
     kernel_.stages.push_back(std::move(stage));
     return total;
   }
 
-  void write(const std::vector<std::int64_t>& extents,
-             const std::function<std::vector<Write>(const Index&)>& body) override {
+  void write(const Ranges& points, const std::function<std::vector<Write>(const Index&)>& body) override {
     Stage stage;
-    for (const Write& each : body(axes(stage.map_axes, extents))) store(stage, each);
+    for (const Write& each : body(axes(stage.map_axes, points))) store(stage, each);
     kernel_.stages.push_back(std::move(stage));
   }
 
-  void write_sum(const std::vector<std::int64_t>& extents, const std::vector<std::int64_t>& over,
+  void write_sum(const Ranges& points, const Ranges& over,
                  const std::function<ExprId(const Index&, const Index&)>& term,
                  const std::function<Write(const Index&, ExprId)>& body) override {
     Stage stage;
-    const Index at = axes(stage.map_axes, extents);
-    const ExprId total = reduce(stage, over, [&](const Index& each) { return term(at, each); });
+    const Index at = axes(stage.map_axes, points);
+    const ExprId total = reduce(stage, ReduceOp::sum, over, [&](const Index& each) { return term(at, each); });
     store(stage, body(at, total));
     kernel_.stages.push_back(std::move(stage));
   }
@@ -58,14 +54,14 @@ class SequenceWriter : public SequenceContext {
  private:
   int buffer_of(NodeId value) { return lowering_.buffer_of(value); }
 
-  Affine axis(std::vector<Axis>& axes, std::int64_t extent) {
-    if (extent == 1) return 0;
-    axes.push_back({lowering_.new_var(), extent});
+  Affine axis(std::vector<Axis>& axes, const Range& range) {
+    if (range.extent == 1) return 0;
+    axes.push_back({lowering_.new_var(), range.extent, range.from, range.to});
     return Affine::of(axes.back().var);
   }
-  Index axes(std::vector<Axis>& axes, const std::vector<std::int64_t>& extents) {
+  Index axes(std::vector<Axis>& axes, const Ranges& ranges) {
     Index at;
-    for (std::int64_t extent : extents) at.push_back(axis(axes, extent));
+    for (const Range& range : ranges) at.push_back(axis(axes, range));
     return at;
   }
 
@@ -85,11 +81,10 @@ class SequenceWriter : public SequenceContext {
     kernel_.buffers[static_cast<std::size_t>(buffer)].read = true;
     return exprs().load(buffer, graph_.node(value).type.dtype, flat(value, at), std::move(guards));
   }
-  ExprId reduce(Stage& stage, const std::vector<std::int64_t>& extents,
-                const std::function<ExprId(const Index&)>& body) {
-    stage.reduce_body = body(axes(stage.reduce_axes, extents));
-    stage.reduce = ReduceOp::sum;
-    stage.accumulate = node().type.dtype;
+  ExprId reduce(Stage& stage, ReduceOp op, const Ranges& over, const std::function<ExprId(const Index&)>& body) {
+    stage.reduce_body = body(axes(stage.reduce_axes, over));
+    stage.reduce = op;
+    stage.accumulate = exprs()[stage.reduce_body].dtype;
     return exprs().stage_result(static_cast<int>(kernel_.stages.size()), stage.accumulate);
   }
   void store(Stage& stage, const Write& each) {

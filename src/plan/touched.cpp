@@ -59,6 +59,8 @@ class Walk {
     for (const schedule::Stmt& statement : statements) {
       if (const auto* loop = std::get_if<schedule::Loop>(&statement.node)) {
         if (loop->extent <= 0) continue;
+        for (const ExprId bound : {loop->begin, loop->end})
+          if (bound != loops::kNoExpr) value(bound);
         bounds_[loop->var] = {0, loop->extent - 1};
         block(loop->body);
       } else if (const auto* branch = std::get_if<schedule::Branch>(&statement.node)) {

@@ -24,6 +24,7 @@ NestBuilder::NestBuilder(const loops::Kernel& kernel, const Target& target)
     for (const loops::Axis& axis : axes) next_var_ = std::max(next_var_, axis.var + 1);
   };
   seen(kernel.parallel);
+  for (const loops::Repetition& repetition : kernel.repetitions) seen({repetition.axis});
   for (const loops::Stage& stage : kernel.stages) {
     seen(stage.map_axes);
     seen(stage.reduce_axes);
@@ -132,13 +133,19 @@ ExprId NestBuilder::identity(ReduceOp op, DType dtype) {
 
 Block NestBuilder::in_blocks(std::vector<loops::Axis> axes, const std::vector<loops::Axis>& original, const Cut& cut,
                              Substitution& with, const std::function<Block(const std::vector<loops::Axis>&)>& one) {
-  const std::int64_t extent = axes[cut.axis].extent;
+  const loops::Axis narrowed = axes[cut.axis];
+  const std::int64_t extent = narrowed.extent;
   const auto first = static_cast<std::ptrdiff_t>(cut.axis);
   Block blocks;
   const auto add = [&](std::int64_t count, std::int64_t start, std::int64_t steps) {
     const Var number = new_var();
-    axes[cut.axis] = {new_var(), steps};
-    with[original[cut.axis].var] = Affine::of(number, steps) + Affine(start) + Affine::of(axes[cut.axis].var);
+    const loops::Axis& whole = original[cut.axis];
+    const auto from_start = [&](ExprId bound) {
+      if (bound == loops::kNoExpr) return bound;
+      return exprs_.binary(BinaryOp::sub, bound, exprs_.index(Affine::of(number, steps) + Affine(start)));
+    };
+    axes[cut.axis] = {new_var(), steps, from_start(narrowed.from), from_start(narrowed.to)};
+    with[whole.var] = Affine::of(number, steps) + Affine(start) + Affine::of(axes[cut.axis].var);
     blocks.push_back(loop(number, count, LoopKind::serial, one({axes.begin() + first, axes.end()})));
   };
   const std::int64_t count = extent / cut.block, rest = extent % cut.block;
@@ -149,9 +156,11 @@ Block NestBuilder::in_blocks(std::vector<loops::Axis> axes, const std::vector<lo
 
 Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body) {
   for (std::size_t i = axes.size(); i-- > 0;) {
+    const loops::Axis& axis = axes[i];
+    const bool narrowed = axis.from != loops::kNoExpr || axis.to != loops::kNoExpr;
+    const LoopKind kind = i + 1 == axes.size() && !narrowed ? innermost : LoopKind::serial;
     Block outer;
-    outer.push_back(
-        loop(axes[i].var, axes[i].extent, i + 1 == axes.size() ? innermost : LoopKind::serial, std::move(body)));
+    outer.push_back({Loop{axis.var, axis.extent, kind, std::move(body), axis.from, axis.to}});
     body = std::move(outer);
   }
   return body;

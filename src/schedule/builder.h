@@ -57,7 +57,7 @@ double cycles(const std::vector<loops::Expr>& exprs, const std::vector<ExprId>& 
 /// Nanoseconds of a cycle, for estimates.
 inline constexpr double kNanosecondsPerCycle = 0.35;
 
-/// Loops over `axes`, the last of kind `innermost` and the others serial, around `body`.
+/// Loops over `axes`, the last of kind `innermost` (serial where it is narrowed) and the others serial, around `body`.
 Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body);
 
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);

@@ -21,6 +21,9 @@ constexpr int kPartialSums = 4;
 constexpr std::int64_t kBlockSteps = 64;
 // A sum that a lane makes by itself, in blocks of so many numbers.
 constexpr std::int64_t kLaneBlock = 512;
+// Vectors of a sequence's sums that are made side by side: they hide the latency of an addition and share what they
+// read of a line.
+constexpr int kVectorsOfSums = 4;
 
 class LoopSchedule {
  public:
@@ -109,7 +112,10 @@ class LoopSchedule {
   // All stages at one parallel point. `in_vector`: inside a vector loop over the innermost parallel axis.
   Block at_point(bool in_vector) {
     Block block;
-    if (kernel_.form == Form::sequence) return sequence();
+    if (kernel_.form == Form::sequence) {
+      std::size_t repetition = 0;
+      return sequence(0, kernel_.stages.size(), repetition);
+    }
     for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
       Block stage = in_vector || kernel_.form != Form::rows ? lane_stage(i, in_vector) : row_stage(i);
       std::move(stage.begin(), stage.end(), std::back_inserter(block));
@@ -117,28 +123,66 @@ class LoopSchedule {
     return block;
   }
 
-  Block sequence() {
-    const loops::Repetition& repetition = kernel_.repetition;
-    const auto stages = [&](std::size_t begin, std::size_t end) {
-      Block block;
-      for (std::size_t i = begin; i < end; ++i) {
-        Block stage = lane_stage(i, !kernel_.stages[i].map_axes.empty());
-        std::move(stage.begin(), stage.end(), std::back_inserter(block));
+  static void append(Block& to, Block more) { std::move(more.begin(), more.end(), std::back_inserter(to)); }
+
+  // Stages [begin, end), in the repetitions from `next` on that are inside of them; leaves in `next` the one after.
+  Block sequence(std::size_t begin, std::size_t end, std::size_t& next) {
+    Block block;
+    for (std::size_t i = begin; i < end;) {
+      if (next < kernel_.repetitions.size() && kernel_.repetitions[next].first == i) {
+        const loops::Repetition& repetition = kernel_.repetitions[next++];
+        const std::vector<Axis> axis = fresh({repetition.axis});
+        append(block, around(axis, LoopKind::serial, sequence(i, repetition.last, next)));
+        i = repetition.last;
+      } else {
+        append(block, kernel_.stages[i].map_axes.empty() ? lane_stage(i, false) : sequence_stage(i));
+        ++i;
       }
+    }
+    return block;
+  }
+
+  // The lanes are the innermost map axis. One that is narrowed begins and ends with a whole vector.
+  Block sequence_stage(std::size_t index) {
+    const Stage& stage = kernel_.stages[index];
+    const std::vector<Axis> map = fresh(stage.map_axes);
+    const Axis& inner = map.back();
+    const std::int64_t group = std::int64_t{lanes_} * (stage.reduce ? kVectorsOfSums : 1);
+    const auto in_groups = [&](ExprId bound, std::int64_t more) {
+      if (bound == loops::kNoExpr) return bound;
+      loops::ExprBuilder& exprs = builder_.exprs();
+      const ExprId up = exprs.binary(loops::BinaryOp::add, bound, exprs.index(Affine(more)));
+      return exprs.binary(loops::BinaryOp::div, up, exprs.index(Affine(group)));
+    };
+    const std::int64_t groups = inner.extent / group, rest = inner.extent % group;
+    Block block;
+    if (groups > 0) {
+      const Axis number{builder_.new_var(), groups, in_groups(inner.from, 0), in_groups(inner.to, group - 1)};
+      block = around({number}, LoopKind::serial, sequence_group(index, Affine::of(number.var, group), group));
+    }
+    if (rest > 0) append(block, sequence_group(index, Affine(groups * group), rest));
+    return around({map.begin(), map.end() - 1}, LoopKind::serial, std::move(block));
+  }
+
+  // `extent` points of the innermost map axis, from `start`.
+  Block sequence_group(std::size_t index, const Affine& start, std::int64_t extent) {
+    const Stage& stage = kernel_.stages[index];
+    const int vectors = static_cast<int>((extent + lanes_ - 1) / lanes_);
+    const auto in_lanes = [&](int number, const std::function<Block()>& make) {
+      const std::int64_t first = std::int64_t{number} * lanes_;
+      const Var lane = builder_.new_var();
+      with_[stage.map_axes.back().var] = start + Affine(first) + Affine::of(lane);
+      Block block;
+      block.push_back(loop(lane, std::min<std::int64_t>(lanes_, extent - first), LoopKind::vector, make()));
       return block;
     };
-    const std::size_t first = repetition.axes.empty() ? kernel_.stages.size() : repetition.first;
-    Block block = stages(0, first);
-    if (repetition.axes.empty()) return block;
-    const std::vector<Axis> steps = fresh(repetition.axes);
-    Block repeated = stages(first, kernel_.stages.size());
-    if (repetition.negative) {
-      Block chosen;
-      chosen.push_back({Branch{builder_.translate(*repetition.negative, with_), 0, std::move(repeated), {}}});
-      repeated = std::move(chosen);
+    std::vector<ExprId> totals;
+    Block block;
+    if (stage.reduce) block = lane_sums(stage, true, vectors, in_lanes, totals);
+    for (int number = 0; number < vectors; ++number) {
+      if (stage.reduce) results_[index] = totals[static_cast<std::size_t>(number)];
+      append(block, in_lanes(number, [&] { return stores_of(stage); }));
     }
-    Block loops = around(steps, LoopKind::serial, std::move(repeated));
-    std::move(loops.begin(), loops.end(), std::back_inserter(block));
     return block;
   }
 
@@ -166,54 +210,75 @@ class LoopSchedule {
 
   // A new loop variable for each axis, substituted from here on.
   std::vector<Axis> fresh(const std::vector<Axis>& axes) {
+    const auto bound = [&](ExprId id) { return id == loops::kNoExpr ? id : builder_.translate(id, with_, results_); };
     std::vector<Axis> result;
-    for (const Axis& axis : axes) {
-      result.push_back({builder_.new_var(), axis.extent});
-      with_[axis.var] = Affine::of(result.back().var);
-    }
+    for (const Axis& axis : axes) result.push_back({builder_.new_var(), axis.extent, bound(axis.from), bound(axis.to)});
+    for (std::size_t i = 0; i < axes.size(); ++i) with_[axes[i].var] = Affine::of(result[i].var);
     return result;
   }
 
-  // Each lane (or the only one) walks the stage's own axes by itself; in a sequence, the lanes are the innermost map
-  // axis.
+  // Each lane (or the only one) walks the stage's own axes by itself.
   Block lane_stage(std::size_t index, bool in_vector) {
     const Stage& stage = kernel_.stages[index];
     const std::vector<Axis> map = fresh(stage.map_axes);
     Block body;
     if (stage.reduce) {
-      const int sum = builder_.new_accumulators(stage.accumulate, 1, in_vector ? Lanes::apart : Lanes::one);
-      body.push_back(set(sum, 0, builder_.identity(*stage.reduce, stage.accumulate)));
-      const std::vector<Axis> reduce = fresh(stage.reduce_axes);
-      auto walk = [&](const std::vector<Axis>& axes) {
-        const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
-        Block step;
-        step.push_back(set(sum, 0, combined(stage, builder_.accumulator(sum, 0), value)));
-        return around(axes, LoopKind::serial, std::move(step));
-      };
-      const Cut cut = sums_floats(stage) ? cut_of(reduce, kLaneBlock) : Cut{};
-      int total = sum;
-      Block sums;
-      if (cut.block == 0) {
-        sums = walk(reduce);
-      } else {
-        total = builder_.new_accumulators(stage.accumulate, 1, in_vector ? Lanes::apart : Lanes::one);
-        const ExprId zero = builder_.identity(*stage.reduce, stage.accumulate);
-        body.push_back(set(total, 0, zero));
-        sums = builder_.in_blocks(reduce, stage.reduce_axes, cut, with_, [&](const std::vector<Axis>& axes) {
-          Block one = walk(axes);
-          const ExprId both = builder_.exprs().binary(loops::combiner(*stage.reduce), builder_.accumulator(total, 0),
-                                                      builder_.accumulator(sum, 0));
-          one.push_back(set(total, 0, both));
-          one.push_back(set(sum, 0, zero));
-          return one;
-        });
-      }
-      std::move(sums.begin(), sums.end(), std::back_inserter(body));
-      results_[index] = builder_.accumulator(total, 0);
+      std::vector<ExprId> totals;
+      body = lane_sums(stage, in_vector, 1, [](int, const auto& make) { return make(); }, totals);
+      results_[index] = totals[0];
     }
-    Block stores = stores_of(stage);
-    std::move(stores.begin(), stores.end(), std::back_inserter(body));
-    return around(map, kernel_.form == Form::sequence ? LoopKind::vector : LoopKind::serial, std::move(body));
+    append(body, stores_of(stage));
+    return around(map, LoopKind::serial, std::move(body));
+  }
+
+  // The stage's reduction, of `vectors` side by side: `in_lanes` says where one of them runs, `totals` where its result
+  // is.
+  Block lane_sums(const Stage& stage, bool in_vector, int vectors,
+                  const std::function<Block(int, const std::function<Block()>&)>& in_lanes,
+                  std::vector<ExprId>& totals) {
+    const ExprId zero = builder_.identity(*stage.reduce, stage.accumulate);
+    const auto registers = [&](Block& into) {
+      const int array = builder_.new_accumulators(stage.accumulate, vectors, in_vector ? Lanes::apart : Lanes::one);
+      for (int i = 0; i < vectors; ++i) into.push_back(set(array, i, zero));
+      return array;
+    };
+    const auto in_each = [&](const std::function<Block(int)>& make) {
+      Block block;
+      for (int i = 0; i < vectors; ++i) append(block, in_lanes(i, [&] { return make(i); }));
+      return block;
+    };
+    Block body;
+    const int sum = registers(body);
+    const std::vector<Axis> reduce = fresh(stage.reduce_axes);
+    const auto walk = [&](const std::vector<Axis>& axes) {
+      return around(axes, LoopKind::serial, in_each([&](int i) {
+                      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
+                      Block step;
+                      step.push_back(set(sum, i, combined(stage, builder_.accumulator(sum, i), value)));
+                      return step;
+                    }));
+    };
+    const Cut cut = sums_floats(stage) ? cut_of(reduce, kLaneBlock) : Cut{};
+    int total = sum;
+    if (cut.block == 0) {
+      append(body, walk(reduce));
+    } else {
+      total = registers(body);
+      append(body, builder_.in_blocks(reduce, stage.reduce_axes, cut, with_, [&](const std::vector<Axis>& axes) {
+        Block one = walk(axes);
+        append(one, in_each([&](int i) {
+                 const ExprId both = builder_.exprs().binary(
+                     loops::combiner(*stage.reduce), builder_.accumulator(total, i), builder_.accumulator(sum, i));
+                 Block fold;
+                 fold.push_back(set(total, i, both));
+                 fold.push_back(set(sum, i, zero));
+                 return fold;
+               }));
+        return one;
+      }));
+    }
+    for (int i = 0; i < vectors; ++i) totals.push_back(builder_.accumulator(total, i));
+    return body;
   }
 
   // The lanes share the stage's innermost axis.
@@ -340,6 +405,12 @@ class LoopSchedule {
     return block;
   }
 
+  // Of a narrowed axis, half are taken to run.
+  static double points(const Axis& axis) {
+    const bool narrowed = axis.from != loops::kNoExpr || axis.to != loops::kNoExpr;
+    return static_cast<double>(axis.extent) * (narrowed ? 0.5 : 1);
+  }
+
   // Cycles of one parallel point: one vector of them in point form, one row in row form.
   double point_cycles() const {
     double total = 2;
@@ -347,16 +418,15 @@ class LoopSchedule {
     for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
       const Stage& stage = kernel_.stages[i];
       double times = 1;  // that a sequence runs the stage
-      if (i >= kernel_.repetition.first) {
-        for (const Axis& axis : kernel_.repetition.axes) times *= static_cast<double>(axis.extent);
+      for (const loops::Repetition& repetition : kernel_.repetitions) {
+        if (i >= repetition.first && i < repetition.last) times *= points(repetition.axis);
       }
       auto walk = [&](const std::vector<Axis>& axes, std::vector<ExprId> ids) {
         Var vector = -1;
         double trips = 1;
         for (const Axis& axis : axes) {
           const bool last = &axis == &axes.back();
-          trips *=
-              rows && last ? std::ceil(static_cast<double>(axis.extent) / lanes_) : static_cast<double>(axis.extent);
+          trips *= rows && last ? std::ceil(points(axis) / lanes_) : points(axis);
           if (rows) vector = axis.var;
         }
         if (!rows && !kernel_.parallel.empty()) vector = kernel_.parallel.back().var;

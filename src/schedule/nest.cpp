@@ -35,7 +35,10 @@ void write(std::string& out, const Nest& nest, const Block& block, const std::st
            const std::vector<std::string>& names) {
   for (const Stmt& stmt : block) {
     if (const auto* loop = std::get_if<Loop>(&stmt.node)) {
-      out += fmt::format("{}{} v{} < {} {{\n", indent, kind_name(loop->kind), loop->var, loop->extent);
+      out += fmt::format("{}{} v{} < {}", indent, kind_name(loop->kind), loop->var, loop->extent);
+      if (loop->begin != loops::kNoExpr) out += " from " + loops::to_text(nest.exprs, loop->begin, names);
+      if (loop->end != loops::kNoExpr) out += " to " + loops::to_text(nest.exprs, loop->end, names);
+      out += " {\n";
       write(out, nest, loop->body, indent + "  ", names);
       out += indent + "}\n";
     } else if (const auto* branch = std::get_if<Branch>(&stmt.node)) {
@@ -105,6 +108,13 @@ class Verifier {
       if (const auto* loop = std::get_if<Loop>(&stmt.node)) {
         if (loop->extent < 0) fail(fmt::format("loop v{} has extent {}", loop->var, loop->extent));
         if (in_vector && loop->kind == LoopKind::vector) fail(fmt::format("vector loop v{} inside another", loop->var));
+        for (const ExprId bound : {loop->begin, loop->end}) {
+          if (bound == loops::kNoExpr) continue;
+          expr(bound);
+          if (loop->kind != LoopKind::serial) fail(fmt::format("loop v{} is narrowed and not serial", loop->var));
+          if (nest_.exprs[static_cast<std::size_t>(bound)].dtype != DType::i64)
+            fail(fmt::format("loop v{} is narrowed by a value that is no i64", loop->var));
+        }
         enter(loop->var);
         block(loop->body, in_vector || loop->kind == LoopKind::vector);
         scope_.erase(loop->var);

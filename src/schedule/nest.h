@@ -22,11 +22,15 @@ enum class LoopKind {
 struct Stmt;
 using Block = std::vector<Stmt>;
 
+/// `begin` and `end` (i64, serial loops only) narrow the loop to [max(0, begin), min(extent, end)); evaluated before
+/// it.
 struct Loop {
   Var var;
   std::int64_t extent;
   LoopKind kind;
   Block body;
+  ExprId begin = loops::kNoExpr;
+  ExprId end = loops::kNoExpr;
 };
 
 /// value < limit ? then : otherwise. Of scalars (never of a vector variable).

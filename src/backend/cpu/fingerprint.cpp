@@ -93,6 +93,8 @@ class Writer {
     put(loop.extent);
     put(loop.kind);
     put(loop.body);
+    put(loop.begin);
+    put(loop.end);
   }
   void put_statement(const schedule::Branch& branch) {
     put(branch.value);

@@ -55,6 +55,7 @@ class NestRenderer {
   void block(const schedule::Block& statements);
   void loop(const schedule::Loop& loop);
   void counted_loop(const schedule::Loop& loop, std::int64_t end, std::int64_t step, bool vector);
+  void narrowed_loop(const schedule::Loop& loop);
   void once(const schedule::Loop& loop, std::int64_t number, bool vector);
   void vector_loop(const schedule::Loop& loop);
   void branch(const schedule::Branch& branch);

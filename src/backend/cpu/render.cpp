@@ -153,6 +153,7 @@ void NestRenderer::loop(const Loop& loop) {
       for (std::int64_t i = 0; i < loop.extent; ++i) once(loop, i, false);
       return;
     case LoopKind::serial:
+      if (loop.begin != loops::kNoExpr || loop.end != loops::kNoExpr) return narrowed_loop(loop);
       counted_loop(loop, loop.extent, 1, false);
       return;
     case LoopKind::vector:
@@ -202,6 +203,35 @@ void NestRenderer::counted_loop(const Loop& loop, std::int64_t end, std::int64_t
   const std::int64_t again = std::min<std::int64_t>((end + step - 1) / step - 1, kMostWeight);
   llvm::MDNode* weights = llvm::MDBuilder(b_.getContext()).createBranchWeights(static_cast<std::uint32_t>(again), 1);
   b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(static_cast<std::uint64_t>(end))), body, after, weights);
+  b_.SetInsertPoint(after);
+  scopes_.pop_back();
+  ++epoch_;
+}
+
+// for (var = max(0, begin); var < min(extent, end); ++var), which may not run at all.
+void NestRenderer::narrowed_loop(const Loop& loop) {
+  Value* extent = b_.getInt64(static_cast<std::uint64_t>(loop.extent));
+  Value* first = b_.getInt64(0);
+  Value* last = extent;
+  if (loop.begin != loops::kNoExpr) first = emit_.binary(loops::BinaryOp::max, DType::i64, value(loop.begin), first);
+  if (loop.end != loops::kNoExpr) last = emit_.binary(loops::BinaryOp::min, DType::i64, value(loop.end), extent);
+  if (is_vector(first) || is_vector(last))
+    unsupported(fmt::format("kernel {}: a loop narrowed by a vector variable", nest_.name));
+  ++epoch_;
+  scopes_.emplace_back();
+  BasicBlock* before = b_.GetInsertBlock();
+  BasicBlock* body = new_block("narrowed");
+  BasicBlock* after = new_block("after");
+  b_.CreateCondBr(b_.CreateICmpSLT(first, last), body, after);
+  b_.SetInsertPoint(body);
+  llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+  counter->addIncoming(first, before);
+  bindings_[loop.var] = {counter, 0, false, static_cast<int>(bindings_.size())};
+  block(loop.body);
+  bindings_.erase(loop.var);
+  Value* next = b_.CreateAdd(counter, b_.getInt64(1), "", true, true);
+  counter->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateCondBr(b_.CreateICmpSLT(next, last), body, after);
   b_.SetInsertPoint(after);
   scopes_.pop_back();
   ++epoch_;
