@@ -25,8 +25,8 @@ constexpr std::int64_t kStepsTogether = 16;
 constexpr std::int64_t kMostColumns = 128, kColumnUnit = 16;
 
 // The result: n rows of vectors, then these.
-enum Row : std::int64_t { kDiagonal, kOffDiagonal, kFrom, kTo, kScalars, kCosines, kSines = kCosines + kStepsTogether };
-constexpr std::int64_t kRows = kSines + kStepsTogether;
+enum Row : std::int64_t { kDiagonal, kOffDiagonal, kFrom, kTo, kScalars, kSines, kTangents = kSines + kStepsTogether };
+constexpr std::int64_t kRows = kTangents + kStepsTogether;
 // Elements of row kScalars, in the terms of `evaluate_steps`.
 enum Cell : std::int64_t { kShift, kG, kP, kC, kS };
 
@@ -53,14 +53,15 @@ TensorType infer_steps(const InferArgs& args) {
   return result;
 }
 
-// c and s with [c s; -s c] [f; g] = [0; r], r = |(f, g)|, from numbers of a magnitude whose squares do not underflow.
+// c >= 0 and s with [c -s; s c] [f; g] = [0; r], from numbers of a magnitude whose squares do not underflow.
 struct Rotation {
   double c = 1, s = 0, r = 0;
   Rotation(double f, double g) {
     const double scale = std::max(std::abs(f), std::abs(g));
     if (scale == 0) return;
     const double length = std::sqrt(f / scale * (f / scale) + g / scale * (g / scale));
-    c = g / scale / length, s = f / scale / length, r = scale * length;
+    const double sign = g < 0 ? -1 : 1;
+    c = std::abs(g) / scale / length, s = sign * f / scale / length, r = sign * scale * length;
   }
 };
 
@@ -170,9 +171,9 @@ void write_steps(SequenceContext& ctx) {
         const Scalar x = cell(kS) * e(next), g = cell(kG), b = cell(kC) * e(next);
         const Scalar scale = f.larger(f.magnitude(x), f.magnitude(g)), none = f.is_zero(scale);
         const Scalar length = f.root(x / scale * (x / scale) + g / scale * (g / scale));
-        const Scalar c = select(none, f.number(1), g / scale / length);
-        const Scalar s = select(none, f.number(0), x / scale / length);
-        const Scalar r = select(none, f.number(0), scale * length);
+        const Scalar c = select(none, f.number(1), f.magnitude(g) / scale / length);
+        const Scalar s = select(none, f.number(0), f.with_sign(f.number(1), g) * x / scale / length);
+        const Scalar r = select(none, f.number(0), f.with_sign(scale * length, g));
         const Scalar moved = d(i) - cell(kP), change = (d(next) - moved) * s + f.number(2) * c * b;
         return {set_e(i, select(f.less(first, f.index(i)), r, e(i))),
                 set_d(i, moved + s * change),
@@ -180,8 +181,8 @@ void write_steps(SequenceContext& ctx) {
                 set(kG, c * change - b),
                 set(kC, c),
                 set(kS, s),
-                f.write(Affine(n + kCosines) + step, i, c),
-                f.write(Affine(n + kSines) + step, i, s)};
+                f.write(Affine(n + kSines) + step, i, s),
+                f.write(Affine(n + kTangents) + step, i, s / (c + f.number(1)))};
       });
     });
     at_last(
@@ -210,8 +211,9 @@ void write_steps(SequenceContext& ctx) {
             ctx.write({columns.width}, [&](const Index& at) -> std::vector<Write> {
               const Affine j = part * columns.width + at[0];
               const Scalar x = f.result(i, j), y = f.result(next, j);
-              const Scalar c = f.result(Affine(n + kCosines) + step, i), s = f.result(Affine(n + kSines) + step, i);
-              return {f.write(i, j, c * x + s * y), f.write(next, j, c * y - s * x)};
+              const Scalar s = f.result(Affine(n + kSines) + step, i), t = f.result(Affine(n + kTangents) + step, i);
+              const Scalar sheared = f.multiply_add(t, y, x), moved = f.multiply_add(-s, sheared, y);
+              return {f.write(i, j, f.multiply_add(t, moved, sheared)), f.write(next, j, moved)};
             });
           });
         });

@@ -105,6 +105,7 @@ class Formulas {
   Scalar to_index(Scalar x) const { return scalar(exprs_.cast(x.id(), DType::i64)); }
   Scalar from_index(Scalar x) const { return scalar(exprs_.cast(x.id(), dtype_)); }
 
+  Scalar multiply_add(Scalar a, Scalar b, Scalar c) const { return scalar(exprs_.fma(a.id(), b.id(), c.id())); }
   static Scalar root(Scalar x) { return elementwise::apply(loops::UnaryOp::sqrt, x); }
   static Scalar magnitude(Scalar x) { return elementwise::apply(loops::UnaryOp::abs, x); }
   static Scalar larger(Scalar a, Scalar b) { return elementwise::apply(loops::BinaryOp::max, a, b); }
