@@ -10,8 +10,8 @@
 namespace wholestep::loops {
 
 /// Points 0 .. extent - 1. In kernels of form `sequence`, `from` and `to` (i64, known before the axis is entered) may
-/// narrow it: a repetition and a reduction have no points outside of [from, to); those of a map axis have no effect, and
-/// a schedule leaves out what it cheaply can, since lanes come by the vector.
+/// narrow it: a repetition and a reduction have no points outside of [from, to); those of a map axis have no effect,
+/// and a schedule leaves out what it cheaply can, since lanes come by the vector.
 struct Axis {
   Var var;
   std::int64_t extent;

@@ -291,6 +291,40 @@ TEST_P(CpuLoops, DecodeTasksInRowMajorOrder) {
   }
 }
 
+TEST_P(CpuLoops, RunFromAndToWhatIsInMemory) {
+  constexpr std::int64_t kExtent = 9;
+  for (const auto& [begin, end] : {std::pair<float, float>{2, 5}, {-3, 4}, {6, 1e20f}, {0, 0}, {7, 3}, {-1e20f, -1}}) {
+    TestNest test(lanes());
+    const int bounds = test.buffer(std::vector<float>{begin, end}), out = test.output(f32, kExtent);
+    ExprBuilder exprs = test.exprs();
+    const auto bound = [&](std::int64_t at) { return exprs.cast(load(exprs, test, bounds, at), DType::i64); };
+    schedule::Loop narrowed{0, kExtent, LoopKind::serial, {store(out, var(0), exprs.constant(1, f32))}};
+    narrowed.begin = bound(0);
+    narrowed.end = bound(1);
+    test.nest.body = {{narrowed}};
+    test.run(*cpu);
+    for (std::int64_t i = 0; i < kExtent; ++i) {
+      const auto at = static_cast<float>(i);
+      EXPECT_EQ(contents(test, out)[static_cast<std::size_t>(i)], begin <= at && at < end ? 1 : 0)
+          << i << " of " << begin << " to " << end;
+    }
+  }
+}
+
+TEST_P(CpuLoops, EvaluateBoundsEachTimeTheLoopIsEntered) {
+  // Row i, to the left of the diagonal.
+  constexpr std::int64_t n = 5;
+  TestNest test(lanes());
+  const int out = test.output(f32, n * n);
+  ExprBuilder exprs = test.exprs();
+  schedule::Loop row{1, n, LoopKind::serial, {store(out, var(0, n) + var(1), exprs.constant(1, f32))}};
+  row.end = exprs.index(var(0));
+  test.nest.body = {loop(0, n, LoopKind::serial, {{row}})};
+  test.run(*cpu);
+  for (std::int64_t i = 0; i < n * n; ++i)
+    EXPECT_EQ(contents(test, out)[static_cast<std::size_t>(i)], i % n < i / n ? 1 : 0) << i;
+}
+
 TEST_P(CpuLoops, RefuseANestThatBreaksTheRules) {
   auto message_of = [&](TestNest& test) -> std::string {
     try {

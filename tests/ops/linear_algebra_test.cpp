@@ -59,11 +59,11 @@ Matrix identity(std::int64_t n) {
 
 class LinearAlgebra : public testing::OnEachDevice {
  protected:
-  static Matrix evaluate(const Op& op, const Matrix& a, Shape shape) {
+  static Matrix evaluate(const Op& op, const Matrix& a, Shape shape, DType dtype = DType::f32) {
     Graph graph("op");
-    const Tensor x = graph.input("x", shape);
+    const Tensor x = graph.input("x", shape, dtype);
     graph.set_outputs({op(graph, x)});
-    const Array value = Array::from_doubles({DType::f32, shape}, a);
+    const Array value = Array::from_doubles({dtype, shape}, a);
     return Session(GetParam()).compile(graph).run({{"x", value}}).front().to_doubles();
   }
   static Matrix q_of(const Matrix& a, Shape shape) {
@@ -72,14 +72,24 @@ class LinearAlgebra : public testing::OnEachDevice {
   static Matrix r_of(const Matrix& a, Shape shape) {
     return evaluate([](Graph&, Tensor x) { return qr_r(x); }, a, std::move(shape));
   }
-  static Matrix vectors_of(const Matrix& a, std::int64_t n) {
-    return evaluate([](Graph&, Tensor x) { return eigenvectors(x); }, a, {n, n});
+  static Matrix vectors_of(const Matrix& a, std::int64_t n, DType dtype = DType::f32) {
+    return evaluate([](Graph&, Tensor x) { return eigenvectors(x); }, a, {n, n}, dtype);
+  }
+  // V^T V is I to `tolerance`, and V^T A V diagonal to `tolerance` of its largest element.
+  static void expect_eigenvectors(const Matrix& v, const Matrix& a, std::int64_t n, double tolerance) {
+    const Matrix t = transposed(v, n, n);
+    expect_near(product(t, v, n, n, n), identity(n), tolerance);
+    Matrix d = product(t, product(a, v, n, n, n), n, n, n);
+    double largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(d[i * n + i])), d[i * n + i] = 0;
+    expect_near(d, Matrix(static_cast<std::size_t>(n * n)), tolerance * largest);
   }
 };
 INSTANTIATE_TEST_SUITE_P(On, LinearAlgebra, ::testing::ValuesIn(testing::built_devices()), testing::device_name);
 
 TEST_P(LinearAlgebra, QrGivesOrthogonalTimesTriangular) {
-  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 3}, {3, 7}, {1, 4}, {4, 1}, {40, 33}}) {
+  for (const auto& [m, n] :
+       {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 3}, {3, 7}, {1, 4}, {4, 1}, {40, 33}, {90, 80}}) {
     SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n));
     const Matrix a = random_matrix(m, n);
     const std::int64_t k = std::min(m, n);
@@ -122,6 +132,14 @@ TEST_P(LinearAlgebra, QrOfTinyAndHugeMatricesNeitherUnderflowsNorOverflows) {
   }
 }
 
+TEST_P(LinearAlgebra, QrOfColumnsOfVeryDifferentSizesIsStillOrthogonal) {
+  constexpr std::int64_t n = 9;
+  Matrix a = random_matrix(n, n);
+  for (std::int64_t i = 0; i < n * n; ++i) a[i] *= std::pow(10.0, -4.0 * static_cast<double>(i % n));
+  const Matrix q = q_of(a, {n, n});
+  expect_near(product(transposed(q, n, n), q, n, n, n), identity(n), 2e-6);
+}
+
 TEST_P(LinearAlgebra, ABatchIsFactorisedMatrixByMatrix) {
   const Matrix a = random_matrix(4, 9), both = q_of(a, {2, 2, 3, 3});
   for (std::size_t i = 0; i < 4; ++i) {
@@ -157,17 +175,84 @@ TEST_P(LinearAlgebra, TriangularSolveReadsItsTriangleAlone) {
   }
 }
 
+// Of random g [n, rank].
+Matrix gram(std::int64_t n, std::int64_t rank) {
+  const Matrix g = random_matrix(n, rank);
+  return product(g, transposed(g, n, rank), n, rank, n);
+}
+
 TEST_P(LinearAlgebra, EigenvectorsDiagonalise) {
-  for (const std::int64_t n : {1, 2, 5, 24}) {
+  for (const std::int64_t n : {1, 2, 3, 5, 24, 150}) {
     SCOPED_TRACE(n);
-    const Matrix g = random_matrix(n, n);
-    const Matrix a = product(g, transposed(g, n, n), n, n, n);
-    const Matrix v = vectors_of(a, n), t = transposed(v, n, n);
-    expect_near(product(t, v, n, n, n), identity(n), 5e-6);
-    Matrix d = product(t, product(a, v, n, n, n), n, n, n);
-    for (std::int64_t i = 0; i < n; ++i) d[i * n + i] = 0;
-    expect_near(d, Matrix(static_cast<std::size_t>(n * n)), 2e-6 * n * n);
+    const Matrix a = gram(n, n);
+    expect_eigenvectors(vectors_of(a, n), a, n, 2e-6);
   }
+}
+
+TEST_P(LinearAlgebra, EigenvectorsInDoublePrecisionAreThatPrecise) {
+  constexpr std::int64_t n = 20;
+  const Matrix a = gram(n, n);
+  expect_eigenvectors(vectors_of(a, n, DType::f64), a, n, 1e-14);
+}
+
+// As of images with border pixels that are always zero, seen in fewer examples than they have pixels.
+TEST_P(LinearAlgebra, EigenvectorsOfADeficientMatrixWithZeroRowsAreOrthonormal) {
+  constexpr std::int64_t n = 70;
+  Matrix a = gram(n, 12);
+  for (std::int64_t i = 0; i < n * n; ++i) {
+    if (i / n % 3 == 0 || i % n % 3 == 0) a[i] = 0;
+  }
+  expect_eigenvectors(vectors_of(a, n), a, n, 2e-6);
+}
+
+TEST_P(LinearAlgebra, EigenvectorsOfAMatrixOfVeryDifferentSizesAreOrthonormal) {
+  constexpr std::int64_t n = 16;
+  Matrix a = gram(n, n);
+  for (std::int64_t i = 0; i < n * n; ++i) a[i] *= std::pow(10.0, -1.2 * static_cast<double>(i / n + i % n));
+  expect_eigenvectors(vectors_of(a, n), a, n, 2e-6);
+}
+
+TEST_P(LinearAlgebra, EigenvectorsOfATridiagonalMatrixOfEqualElementsAreSines) {
+  constexpr std::int64_t n = 12;
+  Matrix a(n * n);
+  for (std::int64_t i = 0; i + 1 < n; ++i) a[i * n + i + 1] = a[(i + 1) * n + i] = -1;
+  const Matrix v = vectors_of(a, n);
+  // Each is sin(pi k (i + 1) / (n + 1)) for a k of its own.
+  const Matrix sines = [] {
+    Matrix s(n * n);
+    for (std::int64_t i = 0; i < n * n; ++i) {
+      const auto row = static_cast<double>(i / n + 1), k = static_cast<double>(i % n + 1);
+      s[i] = std::sqrt(2.0 / (n + 1)) * std::sin(M_PI * k * row / (n + 1));
+    }
+    return s;
+  }();
+  Matrix overlap = product(transposed(sines, n, n), v, n, n, n);
+  for (std::int64_t k = 0; k < n; ++k) {
+    double largest = 0;
+    for (std::int64_t j = 0; j < n; ++j) largest = std::max(largest, std::abs(overlap[k * n + j]));
+    EXPECT_NEAR(largest, 1, 1e-6) << k;
+  }
+}
+
+TEST_P(LinearAlgebra, EigenvectorsOfWhatIsNotFiniteAreNan) {
+  for (const std::int64_t n : {1, 2, 6}) {
+    for (const double bad : {std::nan(""), static_cast<double>(INFINITY)}) {
+      Matrix a = identity(n);
+      a[(n - 1) * n] = a[n - 1] = bad;
+      for (const double x : vectors_of(a, n)) EXPECT_TRUE(std::isnan(x));
+    }
+  }
+}
+
+TEST_P(LinearAlgebra, EigenvectorsOfABatchAreThoseOfItsMatrices) {
+  constexpr std::int64_t n = 6;
+  Matrix both = gram(n, n);
+  const Matrix first = both, second = gram(n, 2);
+  both.insert(both.end(), second.begin(), second.end());
+  Matrix expected = vectors_of(first, n);
+  const Matrix more = vectors_of(second, n);
+  expected.insert(expected.end(), more.begin(), more.end());
+  EXPECT_EQ(evaluate([](Graph&, Tensor x) { return eigenvectors(x); }, both, {2, n, n}), expected);
 }
 
 TEST_P(LinearAlgebra, EigenvectorsOfEqualAndZeroEigenvaluesAreOrthonormal) {

@@ -79,6 +79,21 @@ TEST(Touched, AnIndexThatIsOnlyKnownInARunMayReadAnything) {
   EXPECT_TRUE(whole);
 }
 
+TEST(Touched, AFactorisationWhoseLoopsEndWhenItsDataSaySoKeepsToItsOwnMatrix) {
+  Graph g;
+  g.set_outputs({g.apply("tridiagonal_qr", {g.input("q", {3, 20, 20}), g.input("t", {3, 2, 20})})});
+  const schedule::Nest nest = nests_of(g).front();
+  ASSERT_EQ(nest.tasks(), 3);
+  std::int64_t elements = 0;
+  for (const loops::BufferUse& use : nest.buffers) elements = std::max(elements, use.elements);
+  for (std::int64_t task = 0; task < 3; ++task) {
+    const std::vector<Touched> writes = of(touched(nest, task, task + 1), true);
+    ASSERT_EQ(writes.size(), 1u);
+    EXPECT_EQ(writes[0].first, elements / 3 * task);
+    EXPECT_EQ(writes[0].last, elements / 3 * (task + 1));
+  }
+}
+
 TEST(Touched, NoTasksTouchNothing) {
   Graph g;
   g.set_outputs({exp(g.input("x", {10}))});

@@ -143,6 +143,43 @@ TEST(Verifier, RefusesToReduceLanesThatAreApart) {
   EXPECT_EQ(code_of([&] { verify(nest); }), ErrorCode::invalid_graph);
 }
 
+TEST(Sequences, LeaveOutTheVectorsOfANarrowedAxisThatHaveNoPart) {
+  Graph g;
+  g.set_outputs({g.apply("householder", {g.input("a", {200, 200})})});
+  const Nest nest = nest_of(g, kWide);
+  bool rows = false, groups = false;
+  for_each_loop(nest.body, [&](const Loop& loop) {
+    if (loop.begin == loops::kNoExpr) return;
+    EXPECT_EQ(loop.kind, LoopKind::serial);
+    rows = rows || loop.extent == 200;
+    groups = groups || loop.extent == 400 / 16;
+  });
+  EXPECT_TRUE(rows && groups) << to_text(nest);
+}
+
+TEST(Sequences, MakeSumsOfSomeVectorsSideBySide) {
+  Graph g;
+  g.set_outputs({triangular_solve(g.input("a", {50, 50}), g.input("b", {50, 128}), true)});
+  const Nest nest = nest_of(g, kWide);
+  ASSERT_FALSE(nest.accumulators.empty());
+  EXPECT_GT(nest.accumulators.front().slots, 1) << to_text(nest);
+}
+
+TEST(Verifier, RefusesAVectorLoopThatIsNarrowedAndABoundThatIsNoIndex) {
+  Graph g;
+  g.set_outputs({exp(g.input("x", {100}))});
+  Nest nest = nest_of(g, kWide);
+  Loop& loop = std::get<Loop>(nest.body.front().node);
+  ASSERT_EQ(loop.kind, LoopKind::vector);
+  loops::ExprBuilder exprs(nest.exprs);
+  loop.end = exprs.index(Affine(4));
+  EXPECT_EQ(code_of([&] { verify(nest); }), ErrorCode::invalid_graph);
+  loop.kind = LoopKind::serial;
+  verify(nest);
+  loop.end = exprs.constant(4, DType::f32);
+  EXPECT_EQ(code_of([&] { verify(nest); }), ErrorCode::invalid_graph);
+}
+
 TEST(Verifier, RefusesAVariableOutsideItsLoopAndAStoreToWhatIsNotWritten) {
   Graph g;
   g.set_outputs({exp(g.input("x", {100}))});
