@@ -20,15 +20,15 @@ constexpr std::int64_t kMostStepsPerRow = 30;
 // The rotations of so many steps are made before the first of them is applied: the vectors then pass through the cache
 // once for all of them.
 constexpr std::int64_t kStepsTogether = 16;
-// Columns of the vectors to which they are applied in one go, at most and in multiples of: those of a thousand rows fit
-// into a cache, and a row of them into the vectors of any device.
+// They are applied to at most so many columns of the vectors at a time, which then stay in a cache, and to whole
+// multiples of the lanes of any device.
 constexpr std::int64_t kMostColumns = 128, kColumnUnit = 16;
 
 // The result: n rows of vectors, then these.
 enum Row : std::int64_t { kDiagonal, kOffDiagonal, kFrom, kTo, kScalars, kSines, kTangents = kSines + kStepsTogether };
 constexpr std::int64_t kRows = kTangents + kStepsTogether;
 // Elements of row kScalars, in the terms of `evaluate_steps`.
-enum Cell : std::int64_t { kShift, kG, kP, kC, kS };
+enum Cell : std::int64_t { kG, kP, kC, kS };
 
 // The columns of the result: `count` times `width`, which hold the n of the vectors.
 struct Columns {
@@ -47,8 +47,8 @@ TensorType infer_steps(const InferArgs& args) {
   if (t.shape != with_matrix(vectors, 2, n).shape) {
     args.fail(ErrorCode::shape_mismatch, "expected two rows, as long as those of the first operand, in the second");
   }
-  const Columns columns(std::min(n, rules::kMaxElements / 2));
-  const TensorType result = with_matrix(vectors, rules::add_extents(args, n, kRows), columns.count * columns.width);
+  const Columns columns(n);
+  const TensorType result = with_matrix(vectors, n + kRows, columns.count * columns.width);
   rules::check_shape(args, result.shape);
   return result;
 }
@@ -114,113 +114,140 @@ void evaluate_steps(const EvalArgs& args) {
   });
 }
 
-void write_steps(SequenceContext& ctx) {
-  using Write = SequenceContext::Write;
-  using Range = SequenceContext::Range;
-  const Formulas f(ctx);
-  const TensorType& type = ctx.node().type;
-  const std::int64_t n = rows(type.shape) - kRows;
-  const Columns columns(n);
-  const double epsilon =
-      type.dtype == DType::f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-  const auto d = [&](const Affine& i) { return f.result(n + kDiagonal, i); };
-  const auto e = [&](const Affine& i) { return f.result(n + kOffDiagonal, i); };
-  const auto cell = [&](Cell which) { return f.result(n + kScalars, static_cast<std::int64_t>(which)); };
-  const auto set_d = [&](const Affine& i, Scalar value) { return f.write(n + kDiagonal, i, value); };
-  const auto set_e = [&](const Affine& i, Scalar value) { return f.write(n + kOffDiagonal, i, value); };
-  const auto set = [&](Cell which, Scalar value) {
-    return f.write(n + kScalars, static_cast<std::int64_t>(which), value);
-  };
-  const auto after = [&](Scalar i) { return i + f.index(1); };
+/// Writes what `evaluate_steps` does: the rotations of some steps, then what they do to the vectors, and so on.
+class StepsWriter {
+ public:
+  explicit StepsWriter(SequenceContext& ctx)
+      : ctx_(ctx), f_(ctx), n_(rows(ctx.node().type.shape) - kRows), columns_(n_) {}
 
-  const auto make_step = [&](const Affine& step) {
-    ctx.write({n - 1}, [&](const Index& at) -> std::vector<Write> {
-      const Affine i = at[0] + Affine(1);
-      const Scalar lost = f.number(epsilon / 2) * (f.magnitude(d(at[0])) + f.magnitude(d(i)));
-      return {set_e(i, select(f.less(lost, f.magnitude(e(i))), e(i), f.number(0)))};
+  void run() {
+    ctx_.write({n_ + kRows, columns_.count * columns_.width}, [&](const Index& at) -> Writes {
+      const Affine &i = at[0], &j = at[1];
+      const Scalar q = f_.operand(0, i, j, {Guard{i, 0, n_}, Guard{j, 0, n_}});
+      const Scalar t = f_.operand(1, i - Affine(n_), j, {Guard{i, n_, n_ + 2}, Guard{j, 0, n_}});
+      return {f_.write(at, select(f_.within(i, 0, n_), q, t))};
     });
-    const auto largest_index = [&](const Range& range, const std::function<Scalar(const Affine&)>& if_any) {
-      return f.scalar(ctx.reduce(ReduceOp::max, {range}, [&](const Index& at) {
-        return select(if_any(at[0]), f.index(at[0]), f.index(0)).id();
-      }));
-    };
-    const Scalar last =
-        largest_index(n, [&](const Affine& i) { return elementwise::apply(BinaryOp::ne, e(i), f.number(0)); });
-    const Scalar first =
-        largest_index({n, loops::kNoExpr, last.id()}, [&](const Affine& i) { return f.is_zero(e(i)); });
-    ctx.write({}, [&](const Index&) -> std::vector<Write> {
-      return {f.write(n + kFrom, step, f.from_index(first)), f.write(n + kTo, step, f.from_index(last))};
-    });
-    const auto at_last = [&](const std::function<std::vector<Write>(const Affine&)>& body) {
-      ctx.repeat({n - 1, (last - f.index(1)).id(), last.id()},
-                 [&](const Affine& before) { ctx.write({}, [&](const Index&) { return body(before + Affine(1)); }); });
-    };
-    at_last([&](const Affine& end) -> std::vector<Write> {
-      const Scalar half = (d(end - Affine(1)) - d(end)) / (f.number(2) * e(end));
-      const Scalar root = f.root(half * half + f.number(1));
-      return {set(kShift, d(end) - e(end) / (half + f.with_sign(root, half)))};
-    });
-    ctx.repeat({n, first.id(), f.smaller(after(first), last).id()}, [&](const Affine& start) {
-      ctx.write({}, [&](const Index&) -> std::vector<Write> {
-        return {set(kG, d(start) - cell(kShift)), set(kP, f.number(0)), set(kC, f.number(1)), set(kS, f.number(1))};
-      });
-    });
-    ctx.repeat({n - 1, first.id(), last.id()}, [&](const Affine& i) {
-      const Affine next = i + Affine(1);
-      ctx.write({}, [&](const Index&) -> std::vector<Write> {
-        const Scalar x = cell(kS) * e(next), g = cell(kG), b = cell(kC) * e(next);
-        const Scalar scale = f.larger(f.magnitude(x), f.magnitude(g)), none = f.is_zero(scale);
-        const Scalar length = f.root(x / scale * (x / scale) + g / scale * (g / scale));
-        const Scalar c = select(none, f.number(1), f.magnitude(g) / scale / length);
-        const Scalar s = select(none, f.number(0), f.with_sign(f.number(1), g) * x / scale / length);
-        const Scalar r = select(none, f.number(0), f.with_sign(scale * length, g));
-        const Scalar moved = d(i) - cell(kP), change = (d(next) - moved) * s + f.number(2) * c * b;
-        return {set_e(i, select(f.less(first, f.index(i)), r, e(i))),
-                set_d(i, moved + s * change),
-                set(kP, s * change),
-                set(kG, c * change - b),
-                set(kC, c),
-                set(kS, s),
-                f.write(Affine(n + kSines) + step, i, s),
-                f.write(Affine(n + kTangents) + step, i, s / (c + f.number(1)))};
-      });
-    });
-    at_last(
-        [&](const Affine& end) -> std::vector<Write> { return {set_d(end, d(end) - cell(kP)), set_e(end, cell(kG))}; });
-  };
-
-  ctx.write({n + kRows, columns.count * columns.width}, [&](const Index& at) -> std::vector<Write> {
-    const Affine &i = at[0], &j = at[1];
-    const Scalar q = f.operand(0, i, j, {Guard{i, 0, n}, Guard{j, 0, n}});
-    const Scalar t = f.operand(1, i - Affine(n), j, {Guard{i, n, n + 2}, Guard{j, 0, n}});
-    return {f.write(i, j, select(f.within(i, 0, n), q, t))};
-  });
-  // Steps are made as long as the last ones had something to do.
-  const Affine going(n + kTo), last_step(kStepsTogether - 1);
-  ctx.write({}, [&](const Index&) -> std::vector<Write> {
-    return {set_e(0, f.number(0)), f.write(going, last_step, f.number(1))};
-  });
-  ctx.repeat((kMostStepsPerRow * n + kStepsTogether - 1) / kStepsTogether, [&](const Affine&) {
-    ctx.repeat({1, loops::kNoExpr, f.to_index(f.result(going, last_step)).id()}, [&](const Affine&) {
-      ctx.repeat(kStepsTogether, make_step);
-      ctx.repeat(columns.count, [&](const Affine& part) {
-        ctx.repeat(kStepsTogether, [&](const Affine& step) {
-          const Scalar from = f.to_index(f.result(n + kFrom, step)), to = f.to_index(f.result(n + kTo, step));
-          ctx.repeat({n - 1, from.id(), to.id()}, [&](const Affine& i) {
-            const Affine next = i + Affine(1);
-            ctx.write({columns.width}, [&](const Index& at) -> std::vector<Write> {
-              const Affine j = part * columns.width + at[0];
-              const Scalar x = f.result(i, j), y = f.result(next, j);
-              const Scalar s = f.result(Affine(n + kSines) + step, i), t = f.result(Affine(n + kTangents) + step, i);
-              const Scalar sheared = f.multiply_add(t, y, x), moved = f.multiply_add(-s, sheared, y);
-              return {f.write(i, j, f.multiply_add(t, moved, sheared)), f.write(next, j, moved)};
-            });
-          });
+    // Another round follows as long as the last step of the one before had something to do.
+    const Index going = in_row(kTo, kStepsTogether - 1);
+    ctx_.write({},
+               [&](const Index&) -> Writes { return {f_.write(e(0), f_.number(0)), f_.write(going, f_.number(1))}; });
+    ctx_.repeat((kMostStepsPerRow * n_ + kStepsTogether - 1) / kStepsTogether, [&](const Affine&) {
+      ctx_.repeat({1, loops::kNoExpr, f_.to_index(f_.result(going)).id()}, [&](const Affine&) {
+        ctx_.repeat(kStepsTogether, [&](const Affine& step) { make_rotations(step); });
+        ctx_.repeat(columns_.count, [&](const Affine& part) {
+          ctx_.repeat(kStepsTogether, [&](const Affine& step) { rotate_vectors(step, part); });
         });
       });
     });
-  });
-}
+  }
+
+ private:
+  using Writes = std::vector<SequenceContext::Write>;
+  using Range = SequenceContext::Range;
+
+  Index in_row(Row row, const Affine& j) const { return {Affine(n_ + row), j}; }
+  Index d(const Affine& i) const { return in_row(kDiagonal, i); }
+  Index e(const Affine& i) const { return in_row(kOffDiagonal, i); }
+  Index cell(Cell which) const { return in_row(kScalars, static_cast<std::int64_t>(which)); }
+  Index sine(const Affine& step, const Affine& i) const { return {Affine(n_ + kSines) + step, i}; }
+  Index tangent(const Affine& step, const Affine& i) const { return {Affine(n_ + kTangents) + step, i}; }
+
+  void make_rotations(const Affine& step) {
+    drop_what_is_lost();
+    const Scalar last = largest_index(
+        n_, [&](const Affine& i) { return elementwise::apply(BinaryOp::ne, f_.result(e(i)), f_.number(0)); });
+    const Scalar first =
+        largest_index({n_, loops::kNoExpr, last.id()}, [&](const Affine& i) { return f_.is_zero(f_.result(e(i))); });
+    ctx_.write({}, [&](const Index&) -> Writes {
+      return {f_.write(in_row(kFrom, step), f_.from_index(first)), f_.write(in_row(kTo, step), f_.from_index(last))};
+    });
+    at_one(last, [&](const Affine& i) -> Writes {
+      const Scalar half = (f_.result(d(i - Affine(1))) - f_.result(d(i))) / (f_.number(2) * f_.result(e(i)));
+      const Scalar root = f_.root(half * half + f_.number(1));
+      const Scalar shift = f_.result(d(i)) - f_.result(e(i)) / (half + f_.with_sign(root, half));
+      return {f_.write(cell(kG), -shift)};
+    });
+    ctx_.repeat({n_, first.id(), f_.smaller(first + f_.index(1), last).id()}, [&](const Affine& i) {
+      ctx_.write({}, [&](const Index&) -> Writes {
+        return {f_.write(cell(kG), f_.result(d(i)) + f_.result(cell(kG))), f_.write(cell(kP), f_.number(0)),
+                f_.write(cell(kC), f_.number(1)), f_.write(cell(kS), f_.number(1))};
+      });
+    });
+    ctx_.repeat({n_ - 1, first.id(), last.id()}, [&](const Affine& i) {
+      ctx_.write({}, [&](const Index&) { return rotation(step, i, f_.less(first, f_.index(i))); });
+    });
+    at_one(last, [&](const Affine& i) -> Writes {
+      return {f_.write(d(i), f_.result(d(i)) - f_.result(cell(kP))), f_.write(e(i), f_.result(cell(kG)))};
+    });
+  }
+
+  void drop_what_is_lost() {
+    const bool single = ctx_.node().type.dtype == DType::f32;
+    const double epsilon = single ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
+    ctx_.write({n_ - 1}, [&](const Index& at) -> Writes {
+      const Affine &before = at[0], i = before + Affine(1);
+      const Scalar beside = f_.result(e(i));
+      const Scalar lost = f_.number(epsilon / 2) * (f_.magnitude(f_.result(d(before))) + f_.magnitude(f_.result(d(i))));
+      return {f_.write(e(i), select(f_.less(lost, f_.magnitude(beside)), beside, f_.number(0)))};
+    });
+  }
+
+  // The largest i in `range` of which `holds`; 0 where there is none.
+  Scalar largest_index(const Range& range, const std::function<Scalar(const Affine&)>& holds) {
+    return f_.scalar(ctx_.reduce(ReduceOp::max, {range}, [&](const Index& at) {
+      return select(holds(at[0]), f_.index(at[0]), f_.index(0)).id();
+    }));
+  }
+
+  // What `body` writes for the one i = `index`, where that is 1 or more.
+  void at_one(Scalar index, const std::function<Writes(const Affine& i)>& body) {
+    ctx_.repeat({n_ - 1, (index - f_.index(1)).id(), index.id()},
+                [&](const Affine& before) { ctx_.write({}, [&](const Index&) { return body(before + Affine(1)); }); });
+  }
+
+  // Of rows i and i + 1; `inner`: not the first of its step.
+  Writes rotation(const Affine& step, const Affine& i, Scalar inner) {
+    const Affine next = i + Affine(1);
+    const Scalar x = f_.result(cell(kS)) * f_.result(e(next)), b = f_.result(cell(kC)) * f_.result(e(next));
+    const Scalar g = f_.result(cell(kG)), one = f_.number(1);
+    const Scalar scale = f_.larger(f_.magnitude(x), f_.magnitude(g)), none = f_.is_zero(scale);
+    const Scalar length = f_.root(x / scale * (x / scale) + g / scale * (g / scale));
+    const Scalar c = select(none, one, f_.magnitude(g) / scale / length);
+    const Scalar s = select(none, f_.number(0), f_.with_sign(one, g) * x / scale / length);
+    const Scalar r = select(none, f_.number(0), f_.with_sign(scale * length, g));
+    const Scalar moved = f_.result(d(i)) - f_.result(cell(kP));
+    const Scalar change = (f_.result(d(next)) - moved) * s + f_.number(2) * c * b;
+    return {f_.write(e(i), select(inner, r, f_.result(e(i)))),
+            f_.write(d(i), moved + s * change),
+            f_.write(cell(kP), s * change),
+            f_.write(cell(kG), c * change - b),
+            f_.write(cell(kC), c),
+            f_.write(cell(kS), s),
+            f_.write(sine(step, i), s),
+            f_.write(tangent(step, i), s / (c + one))};
+  }
+
+  // The rotations as three shears by s and t = s / (1 + c): a small one then moves a vector's length by less than the
+  // rounding of c, which for most is 1 and would make all vectors longer together.
+  void rotate_vectors(const Affine& step, const Affine& part) {
+    const auto bound = [&](Row row) { return f_.to_index(f_.result(in_row(row, step))).id(); };
+    ctx_.repeat({n_ - 1, bound(kFrom), bound(kTo)}, [&](const Affine& i) {
+      ctx_.write({columns_.width}, [&](const Index& at) -> Writes {
+        const Affine j = part * columns_.width + at[0];
+        const Index upper{i, j}, lower{i + Affine(1), j};
+        const Scalar s = f_.result(sine(step, i)), t = f_.result(tangent(step, i));
+        const Scalar sheared = f_.multiply_add(t, f_.result(lower), f_.result(upper));
+        const Scalar moved = f_.multiply_add(-s, sheared, f_.result(lower));
+        return {f_.write(upper, f_.multiply_add(t, moved, sheared)), f_.write(lower, moved)};
+      });
+    });
+  }
+
+  SequenceContext& ctx_;
+  const Formulas f_;
+  const std::int64_t n_;
+  const Columns columns_;
+};
 
 TensorType infer_eigenvectors(const InferArgs& args) {
   const TensorType& a = square_matrix(args, 0);
@@ -281,7 +308,7 @@ void register_eigenvectors(OpTable& table) {
   steps.infer = infer_steps;
   steps.evaluate = evaluate_steps;
   steps.gradient = NotDifferentiable{kNoGradient, true};
-  steps.sequence = write_steps;
+  steps.sequence = [](SequenceContext& ctx) { StepsWriter(ctx).run(); };
   steps.examples = {{{{f32, {1, 1}}, {f32, {2, 1}}}}};
   table.add(std::move(steps));
 

@@ -89,11 +89,13 @@ class Formulas {
 
   Scalar scalar(ExprId id) const { return {exprs_, id}; }
   Scalar number(double value) const { return scalar(exprs_.constant(value, dtype_)); }
-  Scalar result(const Affine& i, const Affine& j) const { return scalar(ctx_.result({i, j})); }
+  Scalar result(const loops::Index& at) const { return scalar(ctx_.result(at)); }
+  Scalar result(const Affine& i, const Affine& j) const { return result({i, j}); }
   Scalar operand(int number, const Affine& i, const Affine& j, std::vector<loops::Guard> guards = {}) const {
     return scalar(ctx_.operand(number, {i, j}, std::move(guards)));
   }
-  static Write write(const Affine& i, const Affine& j, Scalar value) { return {{i, j}, value.id()}; }
+  static Write write(const loops::Index& at, Scalar value) { return {at, value.id()}; }
+  static Write write(const Affine& i, const Affine& j, Scalar value) { return write({i, j}, value); }
 
   /// low <= value < high.
   Scalar within(const Affine& value, std::int64_t low, std::int64_t high) const {

@@ -20,7 +20,7 @@ TensorType infer_tridiagonal(const InferArgs& args) {
   const TensorType& a = square_matrix(args, 0);
   const std::int64_t n = rows(a.shape);
   if (n == 0) args.fail(ErrorCode::shape_mismatch, "expected a matrix with elements");
-  const TensorType result = with_matrix(a, rules::add_extents(args, n, kRows), n);
+  const TensorType result = with_matrix(a, n + kRows, n);
   rules::check_shape(args, result.shape);
   return result;
 }
