@@ -293,7 +293,8 @@ void evaluate_eigenvectors(const EvalArgs& args) {
 
 /// Orthonormal eigenvectors of symmetric `a` [..., n, n], as columns in no order: Householder reflections to
 /// tridiagonal form, then implicit QR steps (Golub and Van Loan, 2013, section 8.3). NaN for a matrix that holds NaN or
-/// infinity. Work grows with n^3. No gradient. Throws `shape_mismatch`, `dtype_mismatch`.
+/// infinity. Work grows with n^3. No gradient: it would be infinite where eigenvalues meet. Throws `shape_mismatch`,
+/// `dtype_mismatch`.
 Tensor eigenvectors(Tensor a) { return rules::graph_of("eigenvectors", a).apply("eigenvectors", {a}); }
 
 void register_eigenvectors(OpTable& table) {

@@ -133,29 +133,36 @@ void evaluate_qr(const EvalArgs& args, bool q) {
   });
 }
 
-// Walter and Lehmann, 2010 (the formula of JAX and PyTorch): M = R R'^T - Q'^T Q for cotangents Q', R', and
-// A' = (Q' + Q sym(M)) R^-T, where sym takes the lower triangle of M and mirrors it.
-std::vector<Tensor> gradient_of_qr(const GradientArgs& args, bool of_q) {
-  const Tensor a = args.operands[0];
-  if (rows(a.shape()) < columns(a.shape())) {
-    throw Error(ErrorCode::not_differentiable,
-                args.node.op->name + ": no gradient for a matrix of more columns than rows, " + to_string(a.shape()));
-  }
-  const Tensor q = qr_q(a), r = qr_r(a), g = args.cotangent;
-  const Tensor m = of_q ? -matmul(g, q, true) : matmul(r, g, false, true);
-  const std::int64_t n = columns(a.shape());
-  const Tensor strictly_lower = band(m, -n, -1);
+// Walter and Lehmann, 2010 (the formula of JAX and PyTorch), for as many rows as columns or more: M = R R'^T - Q'^T Q
+// for cotangents Q', R', and A' = (Q' + Q sym(M)) R^-T, where sym takes the lower triangle of M and mirrors it.
+// `cotangent` is Q' or R', the other one being zero.
+Tensor gradient_of_tall(Tensor q, Tensor r, Tensor cotangent, bool of_q) {
+  const Tensor m = of_q ? -matmul(cotangent, q, true) : matmul(r, cotangent, false, true);
+  const Tensor strictly_lower = band(m, -rows(m.shape()), -1);
   const Tensor symmetric = strictly_lower + transposed(strictly_lower) + band(m, 0, 0);
   const Tensor product = matmul(q, symmetric);
-  const Tensor sum = of_q ? g + product : product;
-  return {transposed(triangular_solve(r, transposed(sum), false, false))};
+  const Tensor sum = of_q ? cotangent + product : product;
+  return transposed(triangular_solve(r, transposed(sum), false, false));
+}
+
+// With more columns than rows, A = [X | Y] and R = [U | V]: X = Q U is square, and V = Q^T Y.
+std::vector<Tensor> gradient_of_qr(const GradientArgs& args, bool of_q) {
+  const Tensor a = args.operands[0], q = qr_q(a), r = qr_r(a), cotangent = args.cotangent;
+  const std::int64_t m = rows(a.shape()), n = columns(a.shape()), axis = std::ssize(a.shape()) - 1;
+  if (m >= n) return {gradient_of_tall(q, r, cotangent, of_q)};
+  const Tensor u = part(r, 0, m, 0, m), y = part(a, 0, m, m, n);
+  if (of_q) return {concat({gradient_of_tall(q, u, cotangent, true), args.graph.full(y.shape(), 0, y.dtype())}, axis)};
+  const Tensor of_u = part(cotangent, 0, m, 0, m), of_v = part(cotangent, 0, m, m, n);
+  const Tensor by_q = matmul(y, of_v, false, true);
+  const Tensor x = gradient_of_tall(q, u, of_u, false) + gradient_of_tall(q, u, by_q, true);
+  return {concat({x, matmul(q, of_v)}, axis)};
 }
 
 }  // namespace
 
 /// The orthogonal factor of A = Q R for `a` [..., m, n]: [..., m, min(m, n)], by Householder reflections as LAPACK's,
-/// whose signs it has. Work grows with m^2 (m + n). Its gradient needs m >= n and full rank. Throws `shape_mismatch`,
-/// `dtype_mismatch`.
+/// whose signs it has. Work grows with m^2 (m + n). Its gradient needs the first min(m, n) columns to be independent.
+/// Throws `shape_mismatch`, `dtype_mismatch`.
 Tensor qr_q(Tensor a) { return rules::graph_of("qr_q", a).apply("qr_q", {a}); }
 
 /// The triangular factor of A = Q R, [..., min(m, n), n]; see `qr_q`.
@@ -187,7 +194,7 @@ void register_qr(OpTable& table) {
     qr.decompose = [q](Graph& graph, const Node&, const std::vector<Tensor>& operands) {
       return decompose_qr(graph, operands[0], q);
     };
-    qr.examples = {{{{f32, {4, 3}}}}, {{{f64, {3, 3}}}}, {{{f64, {2, 3, 2}}}}};
+    qr.examples = {{{{f32, {4, 3}}}}, {{{f64, {3, 3}}}}, {{{f64, {2, 3, 2}}}}, {{{f64, {2, 3}}}}, {{{f32, {2, 3, 5}}}}};
     table.add(std::move(qr));
   }
 }
