@@ -41,7 +41,7 @@ struct Source {
   }
 };
 
-constexpr int kSlots = 4;  // one with the user, the others ahead of it
+constexpr int kSlots = 8;  // one with the user, the others ahead of it
 
 }  // namespace
 

@@ -11,7 +11,8 @@
 
 namespace wholestep::data {
 
-/// A thread that fills items ahead of their use: a ring of `slots` reusable items, one of which the user may hold.
+/// A thread that fills items ahead of their use: a ring of `slots` reusable items, one of which the user may hold. When
+/// all are full it sleeps until half are used up: to wake a thread costs more than to fill a small item.
 template <class Item>
 class Prefetcher {
  public:
@@ -44,7 +45,7 @@ class Prefetcher {
     if (held_) {
       held_ = false;
       ++taken_;
-      changed_.notify_all();
+      if (filled_ - taken_ == few()) changed_.notify_all();
     }
     changed_.wait(lock, [&] { return filled_ > taken_ || ended_; });
     if (filled_ > taken_) {
@@ -57,11 +58,12 @@ class Prefetcher {
 
  private:
   Item& slot(std::size_t number) { return items_[number % items_.size()]; }
+  std::size_t few() const { return items_.size() / 2; }
 
   void work() {
     std::unique_lock lock(mutex_);
     while (!ended_) {
-      changed_.wait(lock, [&] { return stop_ || filled_ - taken_ < items_.size(); });
+      if (filled_ - taken_ == items_.size()) changed_.wait(lock, [&] { return stop_ || filled_ - taken_ <= few(); });
       if (stop_) return;
       Item& item = slot(filled_);
       lock.unlock();
