@@ -67,6 +67,8 @@ class Walk {
         this->branch(*branch);
       } else if (const auto* set = std::get_if<schedule::SetAccumulator>(&statement.node)) {
         value(set->value);
+      } else if (const auto* soon = std::get_if<schedule::Prefetch>(&statement.node)) {
+        value(soon->read);
       } else {
         store(std::get<schedule::StoreTo>(statement.node).store);
       }

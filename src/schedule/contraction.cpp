@@ -57,6 +57,8 @@ constexpr std::int64_t kBlockDepth = 512;
 constexpr std::int64_t kMostPacked = 16384;
 constexpr std::int64_t kEnoughTasks = 16;
 
+constexpr std::int64_t kLineBytes = 64;
+
 // Products in a kernel that is over in a few microseconds.
 constexpr double kSmall = 1e6;
 
@@ -130,6 +132,7 @@ class Contraction {
     if (all_columns) {
       builder_.nest.body = rows_of([&](std::int64_t rows) {
         Block block = pack(rows);
+        append(block, fetch_next());
         Block tiles = columns_of([&](std::int64_t columns) { return tile(rows, columns); });
         block.push_back(loop(column_tiles.var, column_tiles.extent, LoopKind::serial, std::move(tiles)));
         return block;
@@ -139,6 +142,7 @@ class Contraction {
       builder_.nest.body = columns_of([&](std::int64_t columns) {
         return rows_of([&](std::int64_t rows) {
           Block block = pack(rows);
+          append(block, fetch_next());
           append(block, tile(rows, columns));
           return block;
         });
@@ -222,6 +226,32 @@ class Contraction {
     one.push_back(
         schedule::store({packing_.buffer, packed_at(Affine::of(row.var), with), builder_.translate(left_, with, {})}));
     return around(order, LoopKind::vector, std::move(one));
+  }
+
+  // Gathered rows lie apart, which no processor foresees: those of the next tile come while this one is multiplied.
+  Block fetch_next() {
+    const std::vector<Axis>& depth = kernel_.stages[0].reduce_axes;
+    const std::int64_t full_rows = row_.extent / tile_.rows;
+    if (!packing_.any || !packing_.along_depth || depth.size() != 1 || full_rows < 2) return {};
+    Block lines;
+    const Axis row{builder_.new_var(), tile_.rows};
+    NestBuilder::Substitution with;
+    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine(tile_.rows) + Affine::of(row.var);
+    loops::for_each_below(kernel_.exprs, left_, [&](ExprId i) {
+      const Expr& e = kernel_.exprs[static_cast<std::size_t>(i)];
+      if (e.kind != ExprKind::gather || e.index.coefficient(depth[0].var) != 1 || !e.guards.empty()) return;
+      const std::int64_t step = kLineBytes / static_cast<std::int64_t>(size_of(e.dtype));
+      for (std::int64_t at = 0; at < depth[0].extent + step - 1; at += step) {
+        with[depth[0].var] = Affine(at);
+        lines.push_back({Prefetch{builder_.translate(i, with, {})}});
+      }
+    });
+    if (lines.empty()) return {};
+    Block rows;
+    rows.push_back(loop(row.var, row.extent, LoopKind::serial, std::move(lines)));
+    Block block;
+    block.push_back({Branch{Affine::of(row_tile_), full_rows - 1, std::move(rows), {}}});
+    return block;
   }
 
   Block tile(std::int64_t rows, std::int64_t columns) {

@@ -52,6 +52,8 @@ void write(std::string& out, const Nest& nest, const Block& block, const std::st
     } else if (const auto* set = std::get_if<SetAccumulator>(&stmt.node)) {
       out += fmt::format("{}acc{}[{}] = {}\n", indent, set->array, to_string(set->slot),
                          loops::to_text(nest.exprs, set->value, names));
+    } else if (const auto* soon = std::get_if<Prefetch>(&stmt.node)) {
+      out += fmt::format("{}prefetch {}\n", indent, loops::to_text(nest.exprs, soon->read, names));
     } else if (const auto* to = std::get_if<StoreTo>(&stmt.node)) {
       const loops::Store& store = to->store;
       const std::string& name = names[static_cast<std::size_t>(store.buffer)];
@@ -130,6 +132,11 @@ class Verifier {
             nest_.accumulators[static_cast<std::size_t>(set->array)].dtype) {
           fail(fmt::format("accumulators {} are of another dtype than their value", set->array));
         }
+      } else if (const auto* soon = std::get_if<Prefetch>(&stmt.node)) {
+        expr(soon->read);
+        const loops::ExprKind kind = nest_.exprs[static_cast<std::size_t>(soon->read)].kind;
+        if (kind != loops::ExprKind::load && kind != loops::ExprKind::gather) fail("prefetches what is not in memory");
+        if (in_vector) fail("prefetches in a vector loop");
       } else if (const auto* to = std::get_if<StoreTo>(&stmt.node)) {
         const loops::Store& store = to->store;
         affine(store.index);

@@ -54,8 +54,13 @@ struct StoreTo {
   loops::Store store;
 };
 
+/// What `read`, a scalar load or gather, reads will be needed soon. Changes nothing, wherever the address is.
+struct Prefetch {
+  ExprId read;
+};
+
 struct Stmt {
-  std::variant<Loop, Branch, SetAccumulator, StoreTo> node;
+  std::variant<Loop, Branch, SetAccumulator, StoreTo, Prefetch> node;
 };
 
 /// What the lanes of a register have to do with each other.

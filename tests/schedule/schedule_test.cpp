@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "loops/fuse.h"
@@ -84,6 +85,25 @@ TEST(Contraction, MakesALeftOperandOfBytesOncePerRowTile) {
   EXPECT_EQ(made, 2) << to_text(nest);  // for whole tiles and for the last
   EXPECT_EQ(nest.grid.size(), 1u) << to_text(nest);
   EXPECT_NE(nest.note.find("left operand made here"), std::string::npos) << nest.note;
+}
+
+bool prefetches(const Block& block) {
+  bool found = false;
+  for (const Stmt& stmt : block) {
+    found = found || std::holds_alternative<Prefetch>(stmt.node);
+    if (const auto* branch = std::get_if<Branch>(&stmt.node)) found = found || prefetches(branch->then);
+    if (const auto* loop = std::get_if<Loop>(&stmt.node)) found = found || prefetches(loop->body);
+  }
+  return found;
+}
+
+TEST(Contraction, AsksForTheGatheredRowsOfTheNextTile) {
+  Graph g;
+  const Tensor rows = gather_rows(g.input("data", {500, 100}, DType::u8), g.input("rows", {64}, DType::i32));
+  g.set_outputs({matmul(cast(rows, DType::f32) / 255.0, g.input("w", {100, 128}))});
+  const Nest nest = nest_of(g, kWide);
+  EXPECT_TRUE(prefetches(nest.body)) << to_text(nest);
+  EXPECT_FALSE(prefetches(nest_of(product(64, 20, 128), kWide).body));
 }
 
 // A product of ten columns and what is computed from each element of it and from `other`.
@@ -191,6 +211,18 @@ TEST(Verifier, RefusesAVariableOutsideItsLoopAndAStoreToWhatIsNotWritten) {
   Nest sealed = nest_of(g, kWide);
   for (loops::BufferUse& use : sealed.buffers) use.written = false;
   EXPECT_EQ(code_of([&] { verify(sealed); }), ErrorCode::invalid_graph);
+}
+
+TEST(Verifier, RefusesToPrefetchWhatIsNotInMemory) {
+  Graph g;
+  g.set_outputs({exp(g.input("x", {100}))});
+  Nest nest = nest_of(g, kWide);
+  const auto is = [&](loops::ExprKind kind) {
+    const auto found = std::ranges::find(nest.exprs, kind, &loops::Expr::kind);
+    return static_cast<ExprId>(found - nest.exprs.begin());
+  };
+  nest.body.push_back({Prefetch{is(loops::ExprKind::unary)}});
+  EXPECT_EQ(code_of([&] { verify(nest); }), ErrorCode::invalid_graph);
 }
 
 TEST(Text, NamesLoopsRegistersAndStores) {

@@ -107,6 +107,7 @@ class Writer {
     put(set.slot);
     put(set.value);
   }
+  void put_statement(const schedule::Prefetch& soon) { put(soon.read); }
   void put_statement(const schedule::StoreTo& to) {
     put(to.store.buffer);
     put(to.store.index);

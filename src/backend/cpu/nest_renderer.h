@@ -92,6 +92,9 @@ class NestRenderer {
   void write(int buffer, llvm::Value* value, llvm::Value* pointer, llvm::Value* mask);
   llvm::Value* tagged(int buffer, llvm::Instruction* access);
   llvm::Value* gather(const loops::Expr& expr);
+  /// Elements from the start of the table to the row of a gather, kept inside of it; null for a table without rows.
+  llvm::Value* row_offset(const loops::Expr& expr);
+  void prefetch(const schedule::Prefetch& soon);
   struct Write {
     const loops::Store* store;
     llvm::Value* value;

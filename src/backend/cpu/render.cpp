@@ -140,6 +140,8 @@ void NestRenderer::block(const schedule::Block& statements) {
       loop(*inner);
     } else if (const auto* choice = std::get_if<schedule::Branch>(&node)) {
       branch(*choice);
+    } else if (const auto* soon = std::get_if<schedule::Prefetch>(&node)) {
+      prefetch(*soon);
     } else {
       set_accumulator(std::get<schedule::SetAccumulator>(node));
     }

@@ -137,18 +137,34 @@ Value* NestRenderer::load(const Expr& expr, Value* extra) {
   return result;
 }
 
-Value* NestRenderer::gather(const Expr& expr) {
+Value* NestRenderer::row_offset(const Expr& expr) {
   const loops::ExprId row_id = expr.operands[0];
   Value* row = value(row_id);
   const DType row_type = dtype_of(row_id);
   if (!is_integer(row_type)) unsupported(fmt::format("kernel {}: rows of {}", nest_.name, to_string(row_type)));
-  if (expr.limit <= 0) return llvm::Constant::getNullValue(emit_.value_type(expr.dtype));
+  if (expr.limit <= 0) return nullptr;
   row = emit_.cast(row, row_type, DType::i64);
   llvm::Type* type = row->getType();
   row = emit_.binary(loops::BinaryOp::max, DType::i64, row, llvm::ConstantInt::get(type, 0));
   row = emit_.binary(loops::BinaryOp::min, DType::i64, row,
                      llvm::ConstantInt::get(type, static_cast<std::uint64_t>(expr.limit - 1)));
-  return load(expr, b_.CreateMul(row, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(expr.scale))));
+  return b_.CreateMul(row, llvm::ConstantInt::get(type, static_cast<std::uint64_t>(expr.scale)));
+}
+
+Value* NestRenderer::gather(const Expr& expr) {
+  Value* offset = row_offset(expr);
+  return offset ? load(expr, offset) : llvm::Constant::getNullValue(emit_.value_type(expr.dtype));
+}
+
+void NestRenderer::prefetch(const schedule::Prefetch& soon) {
+  const Expr& read = nest_.exprs[static_cast<std::size_t>(soon.read)];
+  check_buffer(read.buffer, read.dtype, "prefetch");
+  Value* offset = read.kind == loops::ExprKind::gather ? row_offset(read) : nullptr;
+  if (read.kind == loops::ExprKind::gather && !offset) return;
+  constexpr int kToRead = 0, kSecondCache = 2, kData = 1;
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                     {address(read.buffer, resolve(read.index), offset), b_.getInt32(kToRead),
+                      b_.getInt32(kSecondCache), b_.getInt32(kData)});
 }
 
 Value* NestRenderer::lane_of(Value* value, int lane) {
