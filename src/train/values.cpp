@@ -138,6 +138,14 @@ class MetadataReader {
   std::map<std::string, std::string> items_;
 };
 
+// Steps can be counted on from there.
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 62;
+
+void check_steps(const std::string& source, std::int64_t steps) {
+  if (steps >= 0 && steps <= kMostSteps) return;
+  mismatch(fmt::format("{}: the number of steps is {}, expected 0 to {}", source, steps, kMostSteps));
+}
+
 Progress read_progress(const std::string& path, const std::vector<std::pair<std::string, std::string>>& metadata,
                        const OptimizerRule& optimizer, const std::vector<std::string>& names) {
   MetadataReader reader(path, metadata);
@@ -148,7 +156,7 @@ Progress read_progress(const std::string& path, const std::vector<std::pair<std:
   out.lr = reader.number<double>("lr");
   if (!optim::non_negative_in_f32(out.lr)) mismatch(fmt::format("{}: the learning rate is {}", path, out.lr));
   out.steps = reader.number<std::int64_t>("steps");
-  if (out.steps < 0) mismatch(fmt::format("{}: the number of steps is {}", path, out.steps));
+  check_steps(path, out.steps);
   if (reader.has("seed")) out.seed = reader.number<std::uint64_t>("seed");
   for (const std::string& name : names) {
     if (!reader.has(key_of(kSteps, name))) {
@@ -269,6 +277,7 @@ void ResidentTrainer::restore_optimizer_state(const OptimizerState& given) {
     mismatch(fmt::format("optimizer state: step counts of {} parameters, expected {}", given.param_steps.size(),
                          state_->names().size()));
   }
+  check_steps("optimizer state", given.steps);
   for (std::size_t i = 0; i < given.param_steps.size(); ++i) {
     if (given.param_steps[i] >= 0 && given.param_steps[i] <= given.steps) continue;
     mismatch(fmt::format("optimizer state: {} steps of parameter \"{}\", expected 0 to {}", given.param_steps[i],

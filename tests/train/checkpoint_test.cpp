@@ -206,7 +206,8 @@ TEST_P(Checkpoint, WithMetadataThatSaysNothingOrNonsenseIsRefused) {
     expect_error(ErrorCode::checkpoint_mismatch, {path}, [&] { mine.load(path); });
   };
   for (const char* key : {"format", "version", "optimizer", "lr", "steps", "steps/fc1.bias"}) refuse(key, "");
-  for (const char* value : {"x", "1x", "-1", "1.5", "99999999999999999999"}) refuse("steps", value);
+  for (const char* value : {"x", "1x", "-1", "1.5", "9223372036854775807", "99999999999999999999"})
+    refuse("steps", value);
   for (const char* value : {"nan", "inf", "-0.5", "fast"}) refuse("lr", value);
   for (const char* value : {"-1", "1", "many"}) refuse("steps/fc1.bias", value);
   refuse("format", "pt");
@@ -305,7 +306,7 @@ TEST_P(Values, OfTheOptimizerAreRestoredOrRefusedAllTogether) {
   refuse("3 parameters, expected 4", [](OptimizerState& s) { s.param_steps.pop_back(); });
   refuse("expected 0 to 3", [](OptimizerState& s) { s.param_steps[1] = 4; });
   refuse("expected 0 to 3", [](OptimizerState& s) { s.param_steps[1] = -1; });
-  refuse("expected 0 to -1", [](OptimizerState& s) { s.steps = -1; });
+  refuse("the number of steps is -1", [](OptimizerState& s) { s.steps = -1; });
   mine.restore_optimizer_state(good);
   EXPECT_TRUE(same_bits(mine.optimizer_state(), good));
   EXPECT_EQ(mine.steps(), 3);
