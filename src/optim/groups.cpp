@@ -32,7 +32,7 @@ bool matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == kNone;
 }
 
-class GroupsRule : public CompositeRule {
+class GroupsRule final : public CompositeRule {
  public:
   GroupsRule(std::vector<ParameterGroup> groups, Optimizer rest) : groups_(std::move(groups)) {
     groups_.push_back({"*", std::move(rest)});

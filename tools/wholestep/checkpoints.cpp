@@ -58,7 +58,7 @@ void put(const std::string& path, const std::optional<std::string>& content) {
 void put_back(const std::string& path, const std::optional<std::string>& content) {
   try {
     put(path, content);
-  } catch (const Error&) {
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the error on its way says more
   }
 }
 
