@@ -433,6 +433,30 @@ TEST_P(CpuOps, FmaRoundsOnceWhereTheTargetSaysSo) {
   EXPECT_EQ(std::as_const(test.arrays[1]).as<float>()[0], cpu->target().has_fma ? 0x1p-24f : 0.0f);
 }
 
+// A maximum of what was f16, made f16 again: no processor but the newest has that, and no library either.
+TEST_P(CpuOps, HalvesAreComputedInSingle) {
+  for (const int lanes : {1, this->lanes()}) {
+    TestNest test(lanes);
+    const std::vector<float> values{-2, -0.0F, 0.5F, 3, std::numeric_limits<float>::quiet_NaN()};
+    const auto count = static_cast<std::int64_t>(values.size());
+    const int single = test.buffer(values), chosen = test.buffer(array_of<bool>({1, 1, 1, 0, 1}));
+    const int out = test.output(f16, count), wide = test.output(f32, count), half = test.local(f16, count);
+    ExprBuilder exprs = test.exprs();
+    const ExprId x = exprs.cast(load(exprs, test, half, var(1)), f32);
+    const ExprId larger = exprs.cast(exprs.binary(BinaryOp::max, x, exprs.constant(0, f32)), f16);
+    const ExprId value = exprs.select(load(exprs, test, chosen, var(1)), larger, exprs.constant(0, f16));
+    test.nest.body.push_back(
+        loop(0, count, LoopKind::vector, {store(half, var(0), exprs.cast(load(exprs, test, single, var(0)), f16))}));
+    test.nest.body.push_back(loop(1, count, LoopKind::vector, {store(out, var(1), value)}));
+    test.nest.body.push_back(
+        loop(2, count, LoopKind::vector, {store(wide, var(2), exprs.cast(load(exprs, test, out, var(2)), f32))}));
+    test.run(*cpu);
+    const auto result = test.arrays.back().as<float>();
+    EXPECT_EQ(std::vector<float>(result.begin(), result.begin() + 4), (std::vector<float>{0, 0, 0.5F, 0}));
+    EXPECT_TRUE(std::isnan(result[4]));
+  }
+}
+
 ON_EVERY_PATH(CpuOps);
 
 }  // namespace

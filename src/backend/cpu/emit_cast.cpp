@@ -87,7 +87,11 @@ Value* Emitter::f32_to_f16(Value* x) {
 
 Value* Emitter::f16_to_f32(Value* x) {
   Type* f32 = shaped(b_.getFloatTy(), x->getType());
-  if (target_.has_f16c) return b_.CreateFPExt(b_.CreateBitCast(x, shaped(b_.getHalfTy(), x->getType())), f32);
+  if (target_.has_f16c) {
+    // Without the fence LLVM would do in f16 what it finds between this and the conversion back.
+    Value* wide = b_.CreateFPExt(b_.CreateBitCast(x, shaped(b_.getHalfTy(), x->getType())), f32);
+    return b_.CreateIntrinsic(llvm::Intrinsic::arithmetic_fence, {f32}, {wide});
+  }
   Type* i32 = shaped(b_.getInt32Ty(), x->getType());
   auto word = [&](std::uint32_t value) { return ConstantInt::get(i32, value); };
   Value* bits = b_.CreateZExt(x, i32);
