@@ -345,6 +345,19 @@ ExprId ExprBuilder::fma(ExprId a, ExprId b, ExprId c) {
   return add(make(ExprKind::fma, dtype, {a, b, c}));
 }
 
+ExprId ExprBuilder::pair(ExprId high, ExprId low) {
+  if ((*this)[high].dtype != DType::bf16 || (*this)[low].dtype != DType::bf16)
+    defect(fmt::format("pair of {} and {}", to_string((*this)[high].dtype), to_string((*this)[low].dtype)));
+  return add(make(ExprKind::pair, DType::i32, {high, low, kNoExpr}));
+}
+
+ExprId ExprBuilder::dot_pairs(ExprId a, ExprId b, ExprId c) {
+  const DType left = (*this)[a].dtype, right = (*this)[b].dtype, sum = (*this)[c].dtype;
+  if (left != DType::i32 || right != DType::i32 || sum != DType::f32)
+    defect(fmt::format("dot_pairs of {}, {} and {}", to_string(left), to_string(right), to_string(sum)));
+  return add(make(ExprKind::dot_pairs, DType::f32, {a, b, c}));
+}
+
 ExprId ExprBuilder::select(ExprId condition, ExprId a, ExprId b) {
   const DType dtype = (*this)[a].dtype;
   if ((*this)[condition].dtype != DType::boolean || (*this)[b].dtype != dtype)

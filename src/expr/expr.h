@@ -31,6 +31,9 @@ enum class ExprKind : std::uint8_t {
   accumulator,   // nest level: register `slot` of accumulator array `buffer`, slot given by `index`
   horizontal,    // nest level: the lanes of a vector accumulator (same fields), combined by `reduce` in a fixed tree:
                  // halves, quarters, ...
+  pair,          // nest level: operands 0 and 1 of bf16 as one i32, operand 0 in the high half
+  dot_pairs,     // nest level: operand 2 + the high halves of 0 and 1 multiplied, + the low halves multiplied, as two
+                 // fma of f32
 };
 
 /// A node of an expression DAG. bf16 and f16 occur in load, gather, cast and store only: arithmetic on them is done in
@@ -72,6 +75,8 @@ class ExprBuilder {
   ExprId unary(UnaryOp op, ExprId x);
   ExprId binary(BinaryOp op, ExprId a, ExprId b);
   ExprId fma(ExprId a, ExprId b, ExprId c);
+  ExprId pair(ExprId high, ExprId low);
+  ExprId dot_pairs(ExprId a, ExprId b, ExprId c);
   ExprId select(ExprId condition, ExprId a, ExprId b);
   ExprId cast(ExprId x, DType dtype);
   ExprId bitcast(ExprId x, DType dtype);

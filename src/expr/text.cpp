@@ -69,6 +69,14 @@ void write(std::string& out, const std::vector<Expr>& exprs, ExprId id, const st
       out += "fma";
       operands(3);
       break;
+    case ExprKind::pair:
+      out += "pair";
+      operands(2);
+      break;
+    case ExprKind::dot_pairs:
+      out += "dot_pairs";
+      operands(3);
+      break;
     case ExprKind::select:
       out += "select";
       operands(3);
@@ -101,8 +109,10 @@ int operand_count(ExprKind kind) {
     case ExprKind::bitcast:
       return 1;
     case ExprKind::binary:
+    case ExprKind::pair:
       return 2;
     case ExprKind::fma:
+    case ExprKind::dot_pairs:
     case ExprKind::select:
       return 3;
     default:
@@ -155,6 +165,13 @@ void verify_expr(const std::vector<Expr>& exprs, ExprId id, std::size_t buffers,
     }
     if (e.kind == ExprKind::binary && e.dtype != (is_comparison(e.binary) ? DType::boolean : operand[0]->dtype)) {
       fail(i, "has another dtype than its operands");
+    }
+    if (e.kind == ExprKind::pair && (operand[0]->dtype != DType::bf16 || operand[1]->dtype != DType::bf16)) {
+      fail(i, "pair of what is not bf16");
+    }
+    if (e.kind == ExprKind::dot_pairs && (operand[0]->dtype != DType::i32 || operand[1]->dtype != DType::i32 ||
+                                          operand[2]->dtype != DType::f32 || e.dtype != DType::f32)) {
+      fail(i, "dot_pairs of what are not pairs and a sum");
     }
     if (e.kind == ExprKind::select &&
         (operand[0]->dtype != DType::boolean || operand[1]->dtype != e.dtype || operand[2]->dtype != e.dtype)) {

@@ -48,7 +48,7 @@ class Fuser {
   Fuser(const Graph& graph, const FuseOptions& options)
       : graph_(graph),
         options_(options),
-        roots_(choose_roots(graph, options.enabled, options.alone)),
+        roots_(choose_roots(graph, options)),
         group_of_(graph.nodes().size(), -1),
         readers_(graph.nodes().size()),
         alone_(options.alone.begin(), options.alone.end()) {}

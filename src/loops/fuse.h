@@ -11,6 +11,7 @@ namespace wholestep::loops {
 struct FuseOptions {
   bool enabled = true;        // off: every op is a kernel
   std::vector<NodeId> alone;  // values whose kernel computes nothing else, from operands in memory
+  bool pairs = false;         // products of widened bf16 read the bf16 (schedule::Target::multiplies_pairs)
 };
 
 /// `graph` holds primitives only. The kernels are in an order in which each reads only what earlier ones, and sources,

@@ -2,15 +2,26 @@
 
 #include "graph/op.h"
 #include "loops/fuse.h"
+#include "wholestep/ops.h"
 
 namespace wholestep::loops {
 namespace {
 
+// The same value, a cast being the last thing that is done to it where views alone come after one.
+Tensor cast_last(Graph& graph, Tensor x) {
+  const Node node = graph.node(x.id());
+  if (node.op->name != "reshape" && node.op->name != "transpose") return x;
+  const Node inner = graph.node(cast_last(graph, graph.tensor(node.operands[0])).id());
+  if (inner.op->name != "cast") return x;
+  return cast(graph.apply(node.op->name, {graph.tensor(inner.operands[0])}, node.attrs), inner.type.dtype);
+}
+
+// The copy that this becomes is then of what is not widened yet, where the product reads that.
 Tensor transpose_last_two(Graph& graph, Tensor x) {
   std::vector<std::int64_t> perm;
   for (int i = 0; i < x.rank(); ++i) perm.push_back(i);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return graph.apply("transpose", {x}, {{"perm", perm}});
+  return cast_last(graph, graph.apply("transpose", {x}, {{"perm", perm}}));
 }
 
 }  // namespace

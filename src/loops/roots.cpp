@@ -16,6 +16,7 @@ struct Trace {
   Affine address;             // of the load, where it only moves
   std::vector<Axis> axes;     // variables of the element's position, ones left out
   std::int64_t depth = 1;     // elements that a reduction combines
+  std::int64_t steps = 1;     // of its innermost axis
 };
 
 int cost_of(const Expr& e) {
@@ -58,6 +59,7 @@ Trace trace(const Graph& graph, NodeId id) {
   });
   for (const Expr& e : scratch.exprs) result.cost += cost_of(e);
   for (const Axis& axis : stage.reduce_axes) result.depth *= axis.extent;
+  if (!stage.reduce_axes.empty()) result.steps = stage.reduce_axes.back().extent;
   const Expr& last = scratch.exprs[static_cast<std::size_t>(value)];
   result.only_moves = last.kind == ExprKind::load && last.guards.empty() && !result.needs_memory;
   if (result.only_moves) result.address = last.index;
@@ -102,6 +104,37 @@ bool is_made_from_narrower(const Graph& graph, NodeId id, const std::vector<Trac
   return narrower;
 }
 
+bool widens_bf16(const Graph& graph, const Node& node) {
+  return node.op->name == "cast" && node.type.dtype == DType::f32 &&
+         graph.node(node.operands[0]).type.dtype == DType::bf16;
+}
+
+// What a contraction reads: its operand, or what that is a view of.
+struct Operand {
+  NodeId id;
+  bool only_user = true;  // of all views passed
+  NodeId widened = -1;    // the cast passed, where `through_cast` asks for one
+};
+
+Operand operand_of(const Graph& graph, NodeId contraction, std::size_t side, bool through_cast,
+                   const std::vector<Trace>& traces, const std::vector<int>& users) {
+  Operand result{graph.node(contraction).operands[side]};
+  for (;;) {
+    const Node& node = graph.node(result.id);
+    const Trace& view = traces[static_cast<std::size_t>(result.id)];
+    if (through_cast && result.widened < 0 && widens_bf16(graph, node)) {
+      result.widened = result.id;
+    } else {
+      if (!view.only_moves || node.op->kind != OpKind::view) return result;
+      result.only_user = result.only_user && users[static_cast<std::size_t>(result.id)] == 1;
+      // The right one is loaded as vectors along its last dimension: a view that gives that another stride is copied.
+      const bool innermost_kept = side == 0 || view.axes.empty() || view.address.coefficient(view.axes.back().var) == 1;
+      if (!innermost_kept) return result;
+    }
+    result.id = node.operands[0];
+  }
+}
+
 }  // namespace
 
 void Roots::add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& nodes) const {
@@ -117,7 +150,7 @@ void Roots::add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& n
   std::sort(nodes.begin(), nodes.end());
 }
 
-Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& alone) {
+Roots choose_roots(const Graph& graph, const FuseOptions& options) {
   const std::size_t count = graph.nodes().size();
   Roots roots;
   roots.is_root.assign(count, false);
@@ -126,7 +159,7 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
   roots.reads.resize(count);
   std::vector<bool> live(count, false), forced(count, false);
   auto mark = [](std::vector<bool>& flags, NodeId id) { flags[static_cast<std::size_t>(id)] = true; };
-  for (NodeId id : alone) {
+  for (NodeId id : options.alone) {
     for (NodeId operand : graph.node(id).operands) mark(forced, operand);
   }
   for (NodeId id : graph.outputs()) mark(live, id), mark(roots.is_destination, id);
@@ -159,24 +192,20 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
   // Operands of a contraction are read many times: from memory, through views that only move.
   std::vector<int> made_by_users(count, 0);
   for (NodeId id : contractions) {
-    for (std::size_t side = 0; side < 2; ++side) {
-      NodeId operand = graph.node(id).operands[side];
-      bool only_user = true;
-      for (bool innermost_kept = true; innermost_kept;) {
-        const Trace& view = traces[static_cast<std::size_t>(operand)];
-        if (!view.only_moves || graph.node(operand).op->kind != OpKind::view) break;
-        // The right one is loaded as vectors along its last dimension: a view that gives that another stride is copied.
-        innermost_kept = side == 0 || view.axes.empty() || view.address.coefficient(view.axes.back().var) == 1;
-        only_user = only_user && users[static_cast<std::size_t>(operand)] == 1;
-        if (innermost_kept) operand = graph.node(operand).operands[0];
-      }
-      const std::int64_t depth = traces[static_cast<std::size_t>(id)].depth;
-      if (side == 0 && only_user && depth <= kMostDepth && is_made_from_narrower(graph, operand, traces)) {
-        ++made_by_users[static_cast<std::size_t>(operand)];
-      } else {
-        mark(forced, operand);
-      }
+    const Trace& product = traces[static_cast<std::size_t>(id)];
+    const auto operand = [&](std::size_t side, bool through) {
+      return operand_of(graph, id, side, through, traces, users);
+    };
+    const bool pairs =
+        options.pairs && product.steps % 2 == 0 && operand(0, true).widened >= 0 && operand(1, true).widened >= 0;
+    const Operand left = operand(0, pairs), right = operand(1, pairs);
+    if (left.only_user && product.depth <= kMostDepth && is_made_from_narrower(graph, left.id, traces)) {
+      ++made_by_users[static_cast<std::size_t>(left.id)];
+      if (left.widened >= 0) ++made_by_users[static_cast<std::size_t>(left.widened)];
+    } else {
+      mark(forced, left.id);
     }
+    mark(forced, right.id);
   }
 
   std::vector<int> cost(count, 0), size(count, 1);
@@ -205,7 +234,8 @@ Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& a
                            kind == OpKind::sequential;
     const bool shared =
         users[i] > 1 && users[i] != made_by_users[i] && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
-    roots.is_root[i] = !fusion || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
+    roots.is_root[i] =
+        !options.enabled || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
   }
 
   // What each root reads, through everything that is expanded into it.

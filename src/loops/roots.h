@@ -2,7 +2,7 @@
 // Which values are computed once and kept, and which are written into the expressions of their users.
 #include <vector>
 
-#include "wholestep/graph.h"
+#include "loops/fuse.h"
 
 namespace wholestep::loops {
 
@@ -19,8 +19,8 @@ struct Roots {
   void add_nodes_of(const Graph& graph, NodeId root, std::vector<NodeId>& nodes) const;
 };
 
-/// With `fusion` off every computed node is a root. So are the operands of values `alone`, whose kernels compute
+/// With `enabled` off every computed node is a root. So are the operands of values `alone`, whose kernels compute
 /// nothing else.
-Roots choose_roots(const Graph& graph, bool fusion, const std::vector<NodeId>& alone = {});
+Roots choose_roots(const Graph& graph, const FuseOptions& options);
 
 }  // namespace wholestep::loops

@@ -21,9 +21,9 @@ struct Fused {
 };
 
 // Fuses; where an update cannot overwrite its target, a kernel of its own copies it at the end.
-Fused fuse_in_place(const Graph& graph, bool fuse) {
+Fused fuse_in_place(const Graph& graph, const PlanOptions& how) {
   Fused fused{loops::prepare(graph), {}, {}, {}};
-  loops::FuseOptions options{fuse, {}};
+  loops::FuseOptions options{.enabled = how.fuse, .pairs = how.target.multiplies_pairs};
   for (;;) {
     fused.kernels = loops::fuse(fused.graph, options);
     fused.order = order_kernels(fused.graph, fused.kernels);
@@ -184,7 +184,7 @@ class Planner {
 }  // namespace
 
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
-  return Planner(fuse_in_place(graph, options.fuse), options).run();
+  return Planner(fuse_in_place(graph, options), options).run();
 }
 
 }  // namespace wholestep::plan

@@ -56,7 +56,8 @@ Lowered lower(const Graph& source, const backend::Backend& backend, const Compil
       out.graph = timed(out.stages, pass.name, [&] { return pass.run(out.graph, out.report); });
       if (options.verify) verify(out.graph);
     }
-    const plan::PlanOptions how{.fuse = options.fusion, .target = backend.target()};
+    plan::PlanOptions how{.fuse = options.fusion, .target = backend.target()};
+    if (!options.flush_subnormals) how.target.multiplies_pairs = false;
     out.plan = timed(out.stages, "plan", [&] { return plan::make_plan(out.graph, how); });
     if (options.verify) {
       for (const schedule::Nest& nest : out.plan.nests) schedule::verify(nest);
@@ -87,7 +88,8 @@ std::string cache_key(const Graph& graph, const Device& device, const CompileOpt
   key.add(std::string_view(device.name));
   key.add(static_cast<std::uint64_t>(backend.threads()));
   key.add(std::string_view(backend.target().name));
-  key.add(std::uint64_t{options.fusion} | std::uint64_t{options.fast_math} << 1);
+  key.add(std::uint64_t{options.fusion} | std::uint64_t{options.fast_math} << 1 |
+          std::uint64_t{options.flush_subnormals} << 2);
   static const char in_this_library = 0;
   add_build_of(key, &in_this_library);
   add_build_of(key, &typeid(backend));

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "expr/text.h"
 #include "schedule/builder.h"
+#include "schedule/left_operand.h"
 #include "schedule/tile.h"
+#include "schedule/use.h"
 
 namespace wholestep::schedule {
 namespace {
@@ -15,52 +18,25 @@ using loops::Expr;
 using loops::ExprKind;
 using loops::Stage;
 
-// What a side of the product does with a variable.
-struct Use {
-  bool any = false;
-  bool unit_stride = true;
-};
-
-Use use_of(const std::vector<Expr>& exprs, ExprId id, Var var) {
-  Use use;
-  loops::for_each_below(exprs, id, [&](ExprId i) {
-    const Expr& e = exprs[static_cast<std::size_t>(i)];
-    const std::int64_t stride = e.index.coefficient(var);
-    bool guarded = false;
-    for (const loops::Guard& guard : e.guards) guarded = guarded || guard.value.coefficient(var) != 0;
-    if (stride != 0 || guarded) use.any = true;
-    if (e.kind == ExprKind::load && stride != 0 && stride != 1) use.unit_stride = false;
-    if (e.kind == ExprKind::gather && stride != 0) use.unit_stride = false;
-  });
-  return use;
-}
-
-// Whether a vector along `var` is computed from vectors in memory.
-bool is_contiguous(const std::vector<Expr>& exprs, ExprId id, Var var) {
-  bool contiguous = true;
-  loops::for_each_below(exprs, id, [&](ExprId i) {
-    const Expr& e = exprs[static_cast<std::size_t>(i)];
-    if (e.kind != ExprKind::load && e.kind != ExprKind::gather) return;
-    const std::int64_t stride = e.index.coefficient(var);
-    if (stride != 0 && stride != 1) contiguous = false;
-    if (e.kind == ExprKind::gather && use_of(exprs, e.operands[0], var).any) contiguous = false;
-  });
-  return contiguous;
-}
-
 // An epilogue of this many expressions is written out for every register; a longer one is a loop over the tile.
 constexpr int kDirectEpilogue = 8;
 // A long sum is made of sums of about so many products, since the error of one running sum grows with its length.
 constexpr std::int64_t kBlockDepth = 512;
 
-// Elements of a left operand that is computed for a tile's rows, at most; and how many tasks a kernel should have.
-constexpr std::int64_t kMostPacked = 16384;
-constexpr std::int64_t kEnoughTasks = 16;
+// A vector of pairs is made of two, one of which is shifted.
+constexpr int kRegistersToPair = 2;
 
-constexpr std::int64_t kLineBytes = 64;
+// How many tasks a kernel should have.
+constexpr std::int64_t kEnoughTasks = 16;
 
 // Products in a kernel that is over in a few microseconds.
 constexpr double kSmall = 1e6;
+
+bool is_widened_bf16(const loops::Kernel& kernel, ExprId id) {
+  const Expr& e = kernel.exprs[static_cast<std::size_t>(id)];
+  return e.kind == ExprKind::cast && e.dtype == DType::f32 &&
+         kernel.exprs[static_cast<std::size_t>(e.operands[0])].dtype == DType::bf16;
+}
 
 // Whether what is stored at (row, column) of a result of `columns` columns, and all that it is computed from, is a
 // function of row * columns + column.
@@ -96,6 +72,7 @@ class Contraction {
     if (use_of(kernel_.exprs, left_, column_.var).any) std::swap(left_, right_);
     const Use columns = use_of(kernel_.exprs, right_, column_.var);
     if (use_of(kernel_.exprs, left_, column_.var).any || !columns.any || !columns.unit_stride) return false;
+    choose_pairs(sum);
     std::vector<Axis> batch(kernel_.parallel.begin(), kernel_.parallel.end() - 1);
     row_ = {builder_.new_var(), 1};
     for (std::size_t i = batch.size(); i-- > 0;) {
@@ -110,7 +87,9 @@ class Contraction {
     const double products =
         static_cast<double>(row_.extent) * static_cast<double>(column_.extent) * static_cast<double>(depth_of(sum));
     const bool small = products < kSmall;
-    tile_ = choose_tile(row_.extent, column_.extent, small, lanes_, registers_per_vector, target_);
+    Target room = target_;
+    if (pairs_) room.vector_registers -= kRegistersToPair;
+    tile_ = choose_tile(row_.extent, column_.extent, small, lanes_, registers_per_vector, room);
 
     cut_ = is_float(sum.accumulate) ? cut_of(sum.reduce_axes, kBlockDepth) : Cut{};
     flat_ = column_.extent <= width() && column_.extent % lanes_ != 0 && cut_.block == 0 &&
@@ -120,7 +99,7 @@ class Contraction {
     column_tile_ = builder_.new_var();
     builder_.nest.grid = batch;
     builder_.nest.grid.push_back({row_tile_, (row_.extent + tile_.rows - 1) / tile_.rows});
-    choose_packing(sum);
+    left_rows_.emplace(builder_, left_, row_, row_tile_, tile_.rows, pairs_);
     const std::int64_t full_rows = row_.extent / tile_.rows, rest_rows = row_.extent % tile_.rows;
     auto rows_of = [&](auto make) { return split(row_tile_, full_rows, rest_rows, tile_.rows, make); };
     const Axis column_tiles{column_tile_, (column_.extent + width() - 1) / width()};
@@ -128,11 +107,11 @@ class Contraction {
       return split(column_tile_, column_.extent / width(), column_.extent % width(), width(), make);
     };
     // What was packed serves all column tiles, where the rows alone are enough tasks.
-    const bool all_columns = packing_.any && builder_.nest.tasks() >= kEnoughTasks;
+    const bool all_columns = left_rows_->is_made() && builder_.nest.tasks() >= kEnoughTasks;
     if (all_columns) {
       builder_.nest.body = rows_of([&](std::int64_t rows) {
-        Block block = pack(rows);
-        append(block, fetch_next());
+        Block block = left_rows_->make(rows);
+        append(block, left_rows_->fetch_next());
         Block tiles = columns_of([&](std::int64_t columns) { return tile(rows, columns); });
         block.push_back(loop(column_tiles.var, column_tiles.extent, LoopKind::serial, std::move(tiles)));
         return block;
@@ -141,8 +120,8 @@ class Contraction {
       builder_.nest.grid.push_back(column_tiles);
       builder_.nest.body = columns_of([&](std::int64_t columns) {
         return rows_of([&](std::int64_t rows) {
-          Block block = pack(rows);
-          append(block, fetch_next());
+          Block block = left_rows_->make(rows);
+          append(block, left_rows_->fetch_next());
           append(block, tile(rows, columns));
           return block;
         });
@@ -170,88 +149,27 @@ class Contraction {
     std::vector<ExprId> stored;
     for (const Stage& stage : kernel_.stages)
       for (const loops::Store& store : stage.stores) stored.push_back(store.value);
-    const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / 2.0 + 1);
+    const double work = depth * (tile_.rows * tile_.vectors * registers_per_vector / (pairs_ ? 4.0 : 2.0) + 1);
     // Rows narrower than a vector share lines: each waits for the store of the one before.
     const double wait = column_.extent < lanes_ && !flat_ ? 40 : 0;
     const double vectors = flat_ && !direct_ ? static_cast<double>(column_.extent) / lanes_ : tile_.vectors;
     const double after = tile_.rows * (vectors * (2 + cycles(kernel_.exprs, stored, column_.var, lanes_)) + wait);
-    const double before = packing_.any ? depth * tile_.rows / lanes_ * 4 : 0;
+    const double before = left_rows_->is_made() ? depth * tile_.rows / lanes_ * 4 : 0;
     builder_.nest.task_cost = ((work + after + 20) * static_cast<double>(tiles) + before) * kNanosecondsPerCycle;
-    builder_.nest.note = fmt::format("register tile {}x{}, {} epilogue{}", tile_.rows, width(),
-                                     direct_ ? "direct" : "looped", packing_.any ? ", left operand made here" : "");
+    builder_.nest.note =
+        fmt::format("register tile {}x{}, {} epilogue{}{}", tile_.rows, width(), direct_ ? "direct" : "looped",
+                    left_rows_->is_made() ? ", left operand made here" : "", pairs_ ? ", bf16 in pairs" : "");
   }
 
-  static std::int64_t depth_of(const Stage& sum) {
-    std::int64_t depth = 1;
-    for (const Axis& axis : sum.reduce_axes) depth *= axis.extent;
-    return depth;
-  }
-
-  // A left operand that has to be computed is computed once for a tile's rows, into task-local memory.
-  void choose_packing(const Stage& sum) {
-    const ExprKind kind = kernel_.exprs[static_cast<std::size_t>(left_)].kind;
-    if (kind == ExprKind::load || kind == ExprKind::constant || sum.reduce_axes.empty()) return;
-    if (depth_of(sum) * tile_.rows > kMostPacked) return;
-    packing_.any = true;
-    packing_.along_depth = is_contiguous(kernel_.exprs, left_, sum.reduce_axes.back().var) ||
-                           !is_contiguous(kernel_.exprs, left_, row_.var);
-    const std::int64_t vectors_of_rows = (tile_.rows + lanes_ - 1) / lanes_;
-    packing_.pitch = packing_.along_depth ? depth_of(sum) : vectors_of_rows * lanes_;
-    packing_.dtype = kernel_.exprs[static_cast<std::size_t>(left_)].dtype;
-    packing_.buffer = static_cast<int>(builder_.nest.buffers.size());
-    const std::int64_t elements = packing_.pitch * (packing_.along_depth ? tile_.rows : depth_of(sum));
-    builder_.nest.buffers.push_back({-1, packing_.dtype, elements, true, true});
-  }
-
-  // Where the packed factor of row `row` of the tile is, at the depth that `with` gives the kernel's axes.
-  Affine packed_at(const Affine& row, const NestBuilder::Substitution& with) {
-    Affine depth;
-    for (const Axis& axis : kernel_.stages[0].reduce_axes)
-      depth = depth * axis.extent + builder_.translate(Affine::of(axis.var), with);
-    return packing_.along_depth ? row * packing_.pitch + depth : depth * packing_.pitch + row;
-  }
-
-  Block pack(std::int64_t rows) {
-    if (!packing_.any) return {};
-    NestBuilder::Substitution with;
-    const Axis row{builder_.new_var(), rows};
-    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine::of(row.var);
-    std::vector<Axis> order;
-    for (const Axis& axis : kernel_.stages[0].reduce_axes) {
-      order.push_back({builder_.new_var(), axis.extent});
-      with[axis.var] = Affine::of(order.back().var);
-    }
-    order.insert(packing_.along_depth ? order.begin() : order.end(), row);
-    Block one;
-    one.push_back(
-        schedule::store({packing_.buffer, packed_at(Affine::of(row.var), with), builder_.translate(left_, with, {})}));
-    return around(order, LoopKind::vector, std::move(one));
-  }
-
-  // Gathered rows lie apart, which no processor foresees: those of the next tile come while this one is multiplied.
-  Block fetch_next() {
-    const std::vector<Axis>& depth = kernel_.stages[0].reduce_axes;
-    const std::int64_t full_rows = row_.extent / tile_.rows;
-    if (!packing_.any || !packing_.along_depth || depth.size() != 1 || full_rows < 2) return {};
-    Block lines;
-    const Axis row{builder_.new_var(), tile_.rows};
-    NestBuilder::Substitution with;
-    with[row_.var] = Affine::of(row_tile_, tile_.rows) + Affine(tile_.rows) + Affine::of(row.var);
-    loops::for_each_below(kernel_.exprs, left_, [&](ExprId i) {
-      const Expr& e = kernel_.exprs[static_cast<std::size_t>(i)];
-      if (e.kind != ExprKind::gather || e.index.coefficient(depth[0].var) != 1 || !e.guards.empty()) return;
-      const std::int64_t step = kLineBytes / static_cast<std::int64_t>(size_of(e.dtype));
-      for (std::int64_t at = 0; at < depth[0].extent + step - 1; at += step) {
-        with[depth[0].var] = Affine(at);
-        lines.push_back({Prefetch{builder_.translate(i, with, {})}});
-      }
-    });
-    if (lines.empty()) return {};
-    Block rows;
-    rows.push_back(loop(row.var, row.extent, LoopKind::serial, std::move(lines)));
-    Block block;
-    block.push_back({Branch{Affine::of(row_tile_), full_rows - 1, std::move(rows), {}}});
-    return block;
+  // Factors that are widened bf16 are multiplied two at a time where the device does that faster. The sums are the
+  // same: products of bf16 are exact in f32, and they are added in the same order.
+  void choose_pairs(const Stage& sum) {
+    pairs_ = target_.multiplies_pairs && sum.accumulate == DType::f32 && !sum.reduce_axes.empty() &&
+             sum.reduce_axes.back().extent % 2 == 0 && is_widened_bf16(kernel_, left_) &&
+             is_widened_bf16(kernel_, right_);
+    if (!pairs_) return;
+    left_ = kernel_.exprs[static_cast<std::size_t>(left_)].operands[0];
+    right_ = kernel_.exprs[static_cast<std::size_t>(right_)].operands[0];
   }
 
   Block tile(std::int64_t rows, std::int64_t columns) {
@@ -316,21 +234,33 @@ class Contraction {
 
   // The multiply-adds, in loops over `depth`.
   template <class Each>
-  Block steps(int registers, const Stage& sum, const std::vector<Axis>& depth, NestBuilder::Substitution& with,
-              Each& each) {
+  Block steps(int registers, const Stage& sum, std::vector<Axis> depth, NestBuilder::Substitution& with, Each& each) {
     loops::ExprBuilder& exprs = builder_.exprs();
+    const NestBuilder::Substitution by_single_steps = with;
+    if (pairs_) {
+      const Axis single = depth.back();
+      depth.back() = {builder_.new_var(), single.extent / 2};
+      const Affine doubled = Affine::of(depth.back().var, 2);
+      Affine& innermost = with[sum.reduce_axes.back().var];
+      innermost = innermost.substitute([&](Var var) { return var == single.var ? &doubled : nullptr; });
+    }
     Block block = each([&](std::int64_t, Var, Var row, const Affine& at) {
-      const ExprId a = packing_.any ? exprs.load(packing_.buffer, packing_.dtype, packed_at(Affine::of(row), with), {})
-                                    : builder_.translate(left_, with, {});
-      const ExprId b = builder_.translate(right_, with, {});
+      const ExprId left = left_rows_->factor(row, with);
+      const auto right = [&] { return builder_.translate(right_, with, {}); };
       const ExprId before = builder_.accumulator(registers, at);
-      const ExprId after = is_float(sum.accumulate)
-                               ? exprs.fma(a, b, before)
-                               : exprs.binary(loops::BinaryOp::add, exprs.binary(loops::BinaryOp::mul, a, b), before);
+      ExprId after = loops::kNoExpr;
+      if (pairs_) {
+        after = exprs.dot_pairs(left, pair_of(builder_, with, right), before);
+      } else if (is_float(sum.accumulate)) {
+        after = exprs.fma(left, right(), before);
+      } else {
+        after = exprs.binary(loops::BinaryOp::add, exprs.binary(loops::BinaryOp::mul, left, right()), before);
+      }
       Block step;
       step.push_back(set(registers, at, after));
       return step;
     });
+    with = by_single_steps;
     return around(depth, LoopKind::serial, std::move(block));
   }
 
@@ -438,21 +368,16 @@ class Contraction {
   const loops::Kernel& kernel_;
   const Target& target_;
   ExprId left_ = loops::kNoExpr, right_ = loops::kNoExpr;
+  std::optional<LeftOperand> left_rows_;
   Axis row_{}, column_{};
   Var row_tile_ = 0, column_tile_ = 0;
   int lanes_ = 1;
   Tile tile_{1, 1};
   bool direct_ = false;
-  bool flat_ = false;  // narrow rows one after another in memory: a looped epilogue walks them as one
-  Cut cut_;            // of a long sum
+  bool flat_ = false;   // narrow rows one after another in memory: a looped epilogue walks them as one
+  bool pairs_ = false;  // the factors are bf16, multiplied two steps of the depth at a time
+  Cut cut_;             // of a long sum
   int local_ = -1;
-  struct {
-    bool any = false;
-    bool along_depth = false;  // the vectors that compute it; else along the rows
-    std::int64_t pitch = 0;    // of a row, or of a step of the depth
-    DType dtype = DType::f32;
-    int buffer = -1;
-  } packing_;
 };
 
 }  // namespace

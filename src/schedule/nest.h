@@ -103,6 +103,7 @@ struct Target {
   int vector_registers = 16;
   bool has_fma = false;
   bool multiplies_halves = false;  // bf16 and f16 faster than f32
+  bool multiplies_pairs = false;   // two bf16 at once (`dot_pairs`) faster than two f32; subnormals are zero to it
   std::int64_t l1_bytes = 32 << 10;
   std::int64_t l2_bytes = 512 << 10;
 };

@@ -92,6 +92,15 @@ TEST_P(Products, WithALeftOperandOfHalvesHasTheSameBits) {
 }
 
 // Long enough that it is a loop over the tile; `slope` is one number for each element, or for each column.
+TEST_P(Products, OfSubnormalHalvesAreKeptWhereAsked) {
+  const std::vector<float> tiny(2 * 4, 0x1p-130F), large(4 * 16, 0x1p100F);
+  Graph g;
+  const Tensor a = cast(g.input("a", {2, 4}), DType::bf16), b = cast(g.input("b", {4, 16}), DType::bf16);
+  g.set_outputs({cast(matmul(a, b), DType::f32)});
+  CompiledGraph compiled = Session(GetParam()).compile(g, {.flush_subnormals = false});
+  for (const double value : compiled.run({{"a", tiny}, {"b", large}})[0].to_doubles()) EXPECT_EQ(value, 0x1p-28);
+}
+
 TEST_P(Products, OfFewColumnsWithALongEpilogueHaveTheSameBits) {
   for (const std::int64_t rows : {1, 37}) {
     for (const std::int64_t columns : {1, 10, 20, 33}) {

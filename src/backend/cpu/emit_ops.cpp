@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include <utility>
@@ -325,6 +326,24 @@ Value* Emitter::fma(DType dtype, Value* a, Value* b, Value* c) {
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
   }
   return binary(BinaryOp::add, dtype, binary(BinaryOp::mul, dtype, a, b), c);
+}
+
+Value* Emitter::pair(Value* high, Value* low) {
+  Type* i32 = shaped(b_.getInt32Ty(), high->getType());
+  return b_.CreateOr(b_.CreateShl(b_.CreateZExt(high, i32), 16), b_.CreateZExt(low, i32));
+}
+
+// The instruction takes 16 pairs, and multiplies the high halves first, with one rounding for each of the two steps.
+Value* Emitter::dot_pairs(Value* a, Value* b, Value* c) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(c->getType());
+  if (target_.schedule.multiplies_pairs && vector && vector->getNumElements() == 16) {
+    Type* halves = llvm::FixedVectorType::get(b_.getBFloatTy(), 32);
+    return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
+                              {c, b_.CreateBitCast(a, halves), b_.CreateBitCast(b, halves)});
+  }
+  const auto high = [&](Value* x) { return b_.CreateBitCast(b_.CreateAnd(x, 0xffff0000U), c->getType()); };
+  const auto low = [&](Value* x) { return b_.CreateBitCast(b_.CreateShl(x, 16), c->getType()); };
+  return fma(DType::f32, low(a), low(b), fma(DType::f32, high(a), high(b), c));
 }
 
 }  // namespace wholestep::cpu

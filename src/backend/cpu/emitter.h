@@ -27,6 +27,10 @@ class Emitter {
   llvm::Value* unary(loops::UnaryOp op, DType dtype, llvm::Value* x);
   llvm::Value* binary(loops::BinaryOp op, DType dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* fma(DType dtype, llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  /// Two bf16 as one i32.
+  llvm::Value* pair(llvm::Value* high, llvm::Value* low);
+  /// c + the products of the halves of two pairs, high ones first.
+  llvm::Value* dot_pairs(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   llvm::Value* cast(llvm::Value* x, DType from, DType to);
   llvm::Value* bitcast(llvm::Value* x, DType from, DType to);
   /// From and to what is stored.

@@ -86,6 +86,8 @@ class NestRenderer {
   // Memory.
   llvm::Value* address(int buffer, const Position& position, llvm::Value* extra);
   llvm::Value* load(const loops::Expr& expr, llvm::Value* extra);
+  /// A pair of neighbours in memory, where it is one; else null.
+  llvm::Value* load_pair(const loops::Expr& pair);
   llvm::Value* load_scalar(int buffer, llvm::Value* pointer, llvm::Value* condition);
   /// Reads or writes `type` in the lanes of `mask` (null: all); lanes that are not read are zero.
   llvm::Value* read(int buffer, llvm::Type* type, llvm::Value* pointer, llvm::Value* mask);

@@ -112,7 +112,8 @@ Value* NestRenderer::compute(const Expr& expr) {
       const auto [a, b] = match(operand(0), operand(1));
       return emit_.binary(expr.binary, dtype(0), a, b);
     }
-    case ExprKind::fma: {
+    case ExprKind::fma:
+    case ExprKind::dot_pairs: {
       Value* a = operand(0);
       Value* b = operand(1);
       Value* c = operand(2);
@@ -121,7 +122,12 @@ Value* NestRenderer::compute(const Expr& expr) {
         b = splat(b);
         c = splat(c);
       }
-      return emit_.fma(expr.dtype, a, b, c);
+      return expr.kind == ExprKind::fma ? emit_.fma(expr.dtype, a, b, c) : emit_.dot_pairs(a, b, c);
+    }
+    case ExprKind::pair: {
+      if (Value* both = load_pair(expr)) return both;
+      const auto [high, low] = match(operand(0), operand(1));
+      return emit_.pair(high, low);
     }
     case ExprKind::select: {
       Value* chosen = operand(0);

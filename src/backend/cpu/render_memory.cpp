@@ -137,6 +137,19 @@ Value* NestRenderer::load(const Expr& expr, Value* extra) {
   return result;
 }
 
+// One load, whose halves change places.
+Value* NestRenderer::load_pair(const Expr& pair) {
+  const Expr& high = nest_.exprs[static_cast<std::size_t>(pair.operands[0])];
+  const Expr& low = nest_.exprs[static_cast<std::size_t>(pair.operands[1])];
+  const auto plain = [](const Expr& e) { return e.kind == loops::ExprKind::load && e.guards.empty(); };
+  if (!plain(high) || !plain(low) || high.buffer != low.buffer) return nullptr;
+  if (!(high.index + loops::Affine(1) == low.index)) return nullptr;
+  const Position position = resolve(high.index);
+  if (position.lane_step != 0) return nullptr;
+  Value* both = read(high.buffer, b_.getInt32Ty(), address(high.buffer, position, nullptr), nullptr);
+  return b_.CreateIntrinsic(llvm::Intrinsic::fshl, {both->getType()}, {both, both, b_.getInt32(16)});
+}
+
 Value* NestRenderer::row_offset(const Expr& expr) {
   const loops::ExprId row_id = expr.operands[0];
   Value* row = value(row_id);
