@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <unordered_map>
 
@@ -102,7 +103,7 @@ class Planner {
           add_buffer({BufferRole::constant, fmt::format("%{}", use.value), node.type, use.value, -1,
                       node.attrs.get<Literal>("value")});
         } else {
-          add_buffer({BufferRole::scratch, fmt::format("%{}", use.value), node.type, use.value});
+          scratch_.push_back(add_buffer({BufferRole::scratch, fmt::format("%{}", use.value), node.type, use.value}));
         }
       }
     }
@@ -138,7 +139,7 @@ class Planner {
 
   // As early as dependences allow. But what nothing waits for, updates of small weights above all, would only hold up
   // the chain of kernels that lead to the end, so it is done there, where all workers have enough to do.
-  std::vector<int> choose_phases() {
+  std::vector<int> choose_phases() const {
     const std::vector<int>& early = fused_.order.order.level;
     const int last = early.empty() ? 0 : *std::max_element(early.begin(), early.end());
     std::vector<int> late = early;
@@ -150,25 +151,21 @@ class Planner {
   }
 
   // Of each buffer of `scratch_`.
-  std::vector<Lifetime> lifetimes(const std::vector<int>& phase_of) {
+  std::vector<Lifetime> lifetimes(const std::vector<int>& phase_of) const {
     std::vector<Lifetime> result;
-    std::vector<int> which(plan_.buffers.size(), -1);
-    scratch_.clear();
+    std::vector<Lifetime*> of(plan_.buffers.size(), nullptr);
+    result.reserve(scratch_.size());
+    for (const int b : scratch_) {
+      const auto index = static_cast<std::size_t>(b);
+      const auto bytes = static_cast<std::int64_t>(num_bytes(plan_.buffers[index].type));
+      of[index] = &result.emplace_back(Lifetime{bytes, std::numeric_limits<int>::max(), -1});
+    }
     for (std::size_t k = 0; k < fused_.kernels.size(); ++k) {
-      const int phase = phase_of[k];
       for (const loops::BufferUse& use : fused_.kernels[k].buffers) {
-        const int b = buffer_of_.at(use.value);
-        const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(b)];
-        if (buffer.role != BufferRole::scratch) continue;
-        int& life = which[static_cast<std::size_t>(b)];
-        if (life < 0) {
-          life = static_cast<int>(result.size());
-          scratch_.push_back(b);
-          result.push_back({static_cast<std::int64_t>(num_bytes(buffer.type)), phase, phase});
-        }
-        Lifetime& of = result[static_cast<std::size_t>(life)];
-        of.first = std::min(of.first, phase);
-        of.last = std::max(of.last, phase);
+        Lifetime* const life = of[static_cast<std::size_t>(buffer_of_.at(use.value))];
+        if (!life) continue;
+        life->first = std::min(life->first, phase_of[k]);
+        life->last = std::max(life->last, phase_of[k]);
       }
     }
     return result;
