@@ -1,7 +1,11 @@
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "nest_fixture.h"
@@ -91,6 +95,55 @@ TEST(CpuTeam, WakesAfterItHasGoneToSleep) {
     EXPECT_TRUE(chain.run_is_right(i));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+}
+
+std::vector<pid_t> threads_of_this_process() {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    threads.push_back(static_cast<pid_t>(std::stol(entry.path().filename())));
+  return threads;
+}
+
+/// The core that a thread ran on last: field 39 of its line, the second being a name in parentheses.
+int core_of(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string field;
+  std::getline(file, field, ')');
+  for (int i = 3; i <= 39; ++i) file >> field;
+  return std::stoi(field);
+}
+
+// The system may leave two threads on one core that wait for each other, each of which then delays the other at every
+// barrier.
+TEST(CpuTeam, LeavesTheCoreOfItsCaller) {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
+  const std::vector<pid_t> before = threads_of_this_process();
+  const auto cpu = open_cpu("", 2);
+  Chain chain(*cpu, 20);
+  ASSERT_TRUE(chain.run_is_right(0));
+  std::vector<pid_t> workers = threads_of_this_process();
+  std::erase_if(workers, [&](pid_t thread) { return std::ranges::find(before, thread) != before.end(); });
+  ASSERT_EQ(workers.size(), 1u);
+
+  const int core = sched_getcpu();
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<unsigned>(core), &one);
+  sched_setaffinity(0, sizeof one, &one);
+  sched_setaffinity(workers[0], sizeof one, &one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(chain.run_is_right(1));
+  EXPECT_EQ(core_of(workers[0]), core);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  sched_setaffinity(workers[0], sizeof all, &all);
+  bool left = false;
+  for (int i = 0; i < 10 && !left; ++i) {
+    EXPECT_TRUE(chain.run_is_right(i));
+    left = core_of(workers[0]) != core;
+  }
+  sched_setaffinity(0, sizeof all, &all);
+  EXPECT_TRUE(left);
 }
 
 TEST(CpuTeam, ServesProgramsRunFromSeveralThreads) {

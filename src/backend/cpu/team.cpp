@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <system_error>
@@ -18,6 +19,10 @@ namespace wholestep::cpu {
 namespace {
 
 constexpr std::chrono::microseconds kSpinTime(50);
+// To move costs some ten microseconds, and other processes may be why two threads share a core.
+constexpr std::chrono::milliseconds kBetweenMoves(1);
+
+using Clock = std::chrono::steady_clock;
 
 void pause_briefly() { __builtin_ia32_pause(); }
 
@@ -40,14 +45,14 @@ class Signal {
 
   /// Returns when the value is no longer `old`. `crowded`: more threads than cores, so that others need this core.
   void wait(std::uint32_t old, bool crowded) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     for (int spins = 1; value() == old; ++spins) {
       if (crowded) {
         std::this_thread::yield();
       } else {
         pause_briefly();
       }
-      if (spins % 64 == 0 && std::chrono::steady_clock::now() - start > kSpinTime) break;
+      if (spins % 64 == 0 && Clock::now() - start > kSpinTime) break;
     }
     if (value() != old) return;
     sleepers_.fetch_add(1);
@@ -73,11 +78,13 @@ struct Team::Crew {
   Job job = nullptr;
   void* context = nullptr;
   bool stop = false;
+  /// Where each thread was when its last job began.
+  std::vector<std::atomic<int>> cpus;
   Signal start;
   Signal passed;
   alignas(64) std::atomic<int> arrived{0};
 
-  explicit Crew(int count) : threads(count), crowded(count > cores()) {
+  explicit Crew(int count) : threads(count), crowded(count > cores()), cpus(static_cast<std::size_t>(count)) {
     // Signals belong to the program's own threads.
     sigset_t all, before;
     sigfillset(&all);
@@ -100,12 +107,42 @@ struct Team::Crew {
   }
 
   void work(int worker) {
+    Clock::time_point moved;
     for (std::uint32_t seen = 0;; ++seen) {
       start.wait(seen, crowded);
       if (stop) return;
+      if (!is_alone(worker) && Clock::now() - moved > kBetweenMoves) {
+        move_away(worker);
+        moved = Clock::now();
+      }
       job(context, worker);
       barrier();
     }
+  }
+
+  // Says where this thread is, and whether no other of lower number was there.
+  bool is_alone(int worker) {
+    const int cpu = sched_getcpu();
+    std::atomic<int>& own = cpus[static_cast<std::size_t>(worker)];
+    if (own.load(std::memory_order_relaxed) != cpu) own.store(cpu, std::memory_order_relaxed);
+    if (crowded) return true;
+    return std::none_of(cpus.begin(), cpus.begin() + worker,
+                        [&](const auto& other) { return other.load(std::memory_order_relaxed) == cpu; });
+  }
+
+  // Two threads on one core wait for each other in turn, spinning first, which the system takes for two tasks that use
+  // their caches well: it may leave them there for good. A look at the other cores only, then at all again.
+  void move_away(int worker) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t free = allowed;
+    for (int other = 0; other < threads; ++other) {
+      const int cpu = cpus[static_cast<std::size_t>(other)].load(std::memory_order_relaxed);
+      if (cpu >= 0) CPU_CLR(static_cast<unsigned>(cpu), &free);
+    }
+    if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof free, &free) != 0) return;
+    sched_setaffinity(0, sizeof allowed, &allowed);
+    cpus[static_cast<std::size_t>(worker)].store(sched_getcpu(), std::memory_order_relaxed);
   }
 
   void barrier() {
@@ -122,6 +159,7 @@ struct Team::Crew {
     const std::lock_guard lock(one_caller);
     job = what;
     context = with;
+    is_alone(0);
     start.advance();
     what(with, 0);
     barrier();
