@@ -81,12 +81,12 @@ void add_build_of(Fingerprint& key, const void* address) {
   key.add(static_cast<std::uint64_t>(file.st_mtim.tv_nsec));
 }
 
+/// What a program is made from. Not the number of threads: they share the work of a plan when it runs.
 std::string cache_key(const Graph& graph, const Device& device, const CompileOptions& options,
                       const backend::Backend& backend) {
   Fingerprint key;
   key.add(graph);
   key.add(std::string_view(device.name));
-  key.add(static_cast<std::uint64_t>(backend.threads()));
   key.add(std::string_view(backend.target().name));
   key.add(std::uint64_t{options.fusion} | std::uint64_t{options.fast_math} << 1 |
           std::uint64_t{options.flush_subnormals} << 2);

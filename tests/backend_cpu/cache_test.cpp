@@ -19,7 +19,8 @@ class CpuCache : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// Builds and runs with a fresh backend, so that nothing is in memory; the program's note on its code.
+  /// Builds and runs with a fresh backend: where it is the only one, nothing is in memory. The program's note on its
+  /// code.
   std::string build(float factor = 3, const std::string& key = "key", bool fast_math = false) {
     const auto cpu = open_cpu("");
     return build_on(*cpu, factor, key, fast_math);
@@ -60,11 +61,29 @@ class CpuCache : public ::testing::Test {
 bool says(const std::string& note, const char* what) { return note.find(what) != std::string::npos; }
 
 TEST_F(CpuCache, KeepsCodeInMemoryAndOnDisk) {
-  const auto cpu = open_cpu("");
-  EXPECT_TRUE(says(build_on(*cpu), "compiled now"));
-  EXPECT_TRUE(says(build_on(*cpu), "memory cache"));
+  {
+    const auto cpu = open_cpu("");
+    EXPECT_TRUE(says(build_on(*cpu), "compiled now"));
+    EXPECT_TRUE(says(build_on(*cpu), "memory cache"));
+  }
   EXPECT_TRUE(says(build(), "disk cache"));
   EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(CpuCache, SharesCodeInMemoryAmongBackendsWhateverTheirThreads) {
+  const auto one = open_cpu("", 1), four = open_cpu("", 4);
+  EXPECT_TRUE(says(build_on(*one), "compiled now"));
+  fs::remove_all(folder_);
+  EXPECT_TRUE(says(build_on(*four), "memory cache"));
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(CpuCache, TellsCodePathsApart) {
+  const auto best = open_cpu(""), generic = open_cpu("generic");
+  if (best->target().name == generic->target().name) GTEST_SKIP() << "this processor has one code path";
+  EXPECT_TRUE(says(build_on(*best), "compiled now"));
+  EXPECT_TRUE(says(build_on(*generic), "compiled now"));
+  EXPECT_EQ(files().size(), 2u);
 }
 
 TEST_F(CpuCache, TellsProgramsApartThatShareAKey) {

@@ -121,6 +121,17 @@ TEST(Compile, TakesCodeFromMemoryAndFromDisk) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Compile, IsDoneOnceForAnyNumberOfThreads) {
+  if (testing::built_devices().size() < 2) GTEST_SKIP() << "the CPU part is not in this build";
+  const Graph graph = affine("of any threads", "x", {2}, DType::f32, 3, true);
+  const CompileOptions in_memory{.disk_cache = false};
+  EXPECT_FALSE(Session(Device::cpu(1)).compile(graph, in_memory).stats().from_cache);
+  const CompiledGraph again = Session(Device::cpu(3)).compile(graph, in_memory);
+  EXPECT_TRUE(again.stats().from_cache);
+  EXPECT_EQ(again.explain().find("index bounds"), std::string::npos) << "lowered again";
+  EXPECT_NE(again.explain().find("3 threads"), std::string::npos) << again.explain();
+}
+
 TEST(Compile, SurvivesMoreGraphsThanTheCacheHolds) {
   const Session session(Device::reference());
   for (int i = 0; i < 40; ++i) {

@@ -110,7 +110,17 @@ Code::Code(const std::vector<std::string>& objects, std::size_t count) {
 
 Code::~Code() = default;
 
-std::shared_ptr<const Code> Jit::recall(const std::string& name) {
+std::shared_ptr<CodeCache> CodeCache::shared() {
+  static std::mutex mutex;
+  // Not an owner: code held by a static would outlive those of LLVM.
+  static std::weak_ptr<CodeCache> current;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<CodeCache> cache = current.lock();
+  if (!cache) current = cache = std::make_shared<CodeCache>();
+  return cache;
+}
+
+std::shared_ptr<const Code> CodeCache::find(const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (auto item = recent_.begin(); item != recent_.end(); ++item) {
     if (item->first != name) continue;
@@ -120,7 +130,7 @@ std::shared_ptr<const Code> Jit::recall(const std::string& name) {
   return nullptr;
 }
 
-void Jit::remember(const std::string& name, std::shared_ptr<const Code> code) {
+void CodeCache::insert(const std::string& name, std::shared_ptr<const Code> code) {
   const std::lock_guard lock(mutex_);
   recent_.emplace_front(name, std::move(code));
   if (recent_.size() > kRememberedPrograms) recent_.pop_back();
@@ -130,7 +140,7 @@ Jit::Result Jit::compile(const std::vector<schedule::Nest>& nests, const backend
   const std::string name =
       options.cache_key.empty() ? "" : fingerprint(options.cache_key, nests, target_, options.fast_math);
   if (!name.empty()) {
-    if (auto code = recall(name)) return {code, Code::Origin::memory};
+    if (auto code = in_memory_->find(name)) return {code, Code::Origin::memory};
   }
   Result result{nullptr, Code::Origin::disk};
   const bool on_disk = !name.empty() && !options.cache_dir.empty();
@@ -144,7 +154,7 @@ Jit::Result Jit::compile(const std::vector<schedule::Nest>& nests, const backend
     result = {std::make_shared<Code>(objects, nests.size()), Code::Origin::compiled};
     if (on_disk) write_object(options.cache_dir, name, pack(objects));
   }
-  if (!name.empty()) remember(name, result.code);
+  if (!name.empty()) in_memory_->insert(name, result.code);
   return result;
 }
 

@@ -38,10 +38,27 @@ class Code {
   std::set<std::string> library_calls_;
 };
 
+/// The code of the last few programs, by name. Safe to use from several threads.
+class CodeCache {
+ public:
+  /// The cache shared by all who ask while one of them holds it: what code does depends on neither the backend nor its
+  /// number of threads.
+  static std::shared_ptr<CodeCache> shared();
+
+  /// The code under this name, or nullptr.
+  std::shared_ptr<const Code> find(const std::string& name);
+  void insert(const std::string& name, std::shared_ptr<const Code> code);
+
+ private:
+  std::mutex mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<const Code>>> recent_;  // most recently used first
+};
+
 class Jit {
  public:
   /// `threads`: that many may compile at once.
-  Jit(CodeTarget target, int threads) : target_(std::move(target)), threads_(threads) {}
+  Jit(CodeTarget target, int threads)
+      : target_(std::move(target)), threads_(threads), in_memory_(CodeCache::shared()) {}
 
   struct Result {
     std::shared_ptr<const Code> code;
@@ -53,13 +70,9 @@ class Jit {
   const CodeTarget& target() const { return target_; }
 
  private:
-  std::shared_ptr<const Code> recall(const std::string& name);
-  void remember(const std::string& name, std::shared_ptr<const Code> code);
-
   CodeTarget target_;
   int threads_;
-  std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<const Code>>> recent_;  // most recently used first
+  std::shared_ptr<CodeCache> in_memory_;
 };
 
 }  // namespace wholestep::cpu
