@@ -80,6 +80,42 @@ TEST(CpuExecutable, TakesHostMemoryAtAnyAddress) {
   EXPECT_EQ(result[1], 24);
 }
 
+TEST(CpuExecutable, HasOneFunctionForEqualKernelsEachWithBuffersOfItsOwn) {
+  const auto cpu = open_cpu("");
+  plan::Plan plan;
+  plan::Phase phase;
+  std::vector<Array> arrays;
+  const std::vector<float> factors = {2, 3, 2};
+  for (const float factor : factors) {
+    TestNest test(4);
+    const int in = test.buffer(std::vector<float>{1, factor, 5}), out = test.output(f32, 3);
+    ExprBuilder exprs = test.exprs();
+    const ExprId y = exprs.binary(BinaryOp::mul, load(exprs, test, in, var(0)), exprs.constant(factor, f32));
+    test.nest.body.push_back(loop(0, 3, LoopKind::vector, {store(out, var(0), y)}));
+    test.nest.name = "kernel " + std::to_string(plan.nests.size());
+    plan::Launch launch{static_cast<int>(plan.nests.size()), {}};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const int buffer = static_cast<int>(arrays.size());
+      test.nest.buffers[i].value = buffer;
+      plan.buffers.push_back(
+          {plan::BufferRole::input, "b" + std::to_string(buffer), test.arrays[i].type(), test.nest.buffers[i].value});
+      launch.buffers.push_back(buffer);
+      arrays.push_back(std::move(test.arrays[i]));
+    }
+    plan.nests.push_back(test.nest);
+    phase.launches.push_back(launch);
+  }
+  plan.phases.push_back(phase);
+  const auto program = cpu->build(plan, Graph("test"), {});
+  EXPECT_NE(program->notes().at(0).find("3 kernels, 2 of them different"), std::string::npos) << program->notes()[0];
+  for (std::size_t i = 0; i < arrays.size(); ++i) program->bind_host(static_cast<int>(i), arrays[i].data());
+  program->run();
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const double factor = factors[i];
+    EXPECT_EQ(arrays[2 * i + 1].to_doubles(), (std::vector<double>{factor, factor * factor, 5 * factor}));
+  }
+}
+
 TEST(CpuExecutable, RefusesBuffersOfAnotherLength) {
   Doubler doubler;
   EXPECT_EQ(code_of([&] { doubler.program->bind(0, doubler.cpu->allocate(8)); }), ErrorCode::wrong_length);

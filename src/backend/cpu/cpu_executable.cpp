@@ -71,9 +71,10 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
   lay_out(plan);
   for (Slot& slot : slots_) set_address(slot, slot.own);
   borrowed_.reserve(slots_.size());
-  notes_.push_back(fmt::format("machine code: {} kernels, {} bytes of object code for {} ({}), {}",
-                               code_->functions().size(), code_->object_bytes(), target.schedule.name, target.cpu,
-                               to_string(code.origin)));
+  notes_.push_back(
+      fmt::format("machine code: {} kernels, {} of them different, {} bytes of object code for {} ({}), {}",
+                  code_->functions().size(), code_->different(), code_->object_bytes(), target.schedule.name,
+                  target.cpu, to_string(code.origin)));
   const std::set<std::string>& calls = code_->library_calls();
   notes_.push_back(
       fmt::format("library calls: {}", calls.empty() ? "none" : fmt::format("{}", fmt::join(calls, ", "))));

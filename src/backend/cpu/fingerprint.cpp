@@ -150,6 +150,12 @@ std::uint64_t hash_bytes(const void* data, std::size_t size, std::uint64_t seed)
   return hash ^ (hash >> 32);
 }
 
+std::string description(const schedule::Nest& nest) {
+  Writer writer;
+  writer.put(nest);
+  return writer.bytes();
+}
+
 std::string fingerprint(const std::string& key, const std::vector<schedule::Nest>& nests, const CodeTarget& target,
                         bool fast_math) {
   static const std::string version = own_file_version();

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <optional>
+#include <unordered_map>
 
 #include "backend/cpu/compile.h"
 #include "backend/cpu/fingerprint.h"
@@ -58,6 +59,23 @@ std::optional<std::vector<std::string>> unpack(const std::string& packed) {
   return objects;
 }
 
+/// Nests to compile, and which of these each nest of a program is: equal ones are compiled once.
+struct Distinct {
+  std::vector<schedule::Nest> nests;
+  std::vector<std::size_t> which;
+};
+
+Distinct distinct(const std::vector<schedule::Nest>& nests) {
+  Distinct result;
+  std::unordered_map<std::string, std::size_t> known;
+  for (const schedule::Nest& nest : nests) {
+    const auto [item, added] = known.emplace(description(nest), result.nests.size());
+    if (added) result.nests.push_back(nest);
+    result.which.push_back(item->second);
+  }
+  return result;
+}
+
 /// Adds the symbols that `object` takes from elsewhere.
 void add_undefined(const std::string& object, std::set<std::string>& symbols) {
   const auto file =
@@ -81,7 +99,7 @@ struct Code::Linker {
   }
 };
 
-Code::Code(const std::vector<std::string>& objects, std::size_t count) {
+Code::Code(const std::vector<std::string>& objects, const std::vector<std::size_t>& kernels) {
   namespace orc = llvm::orc;
   linker_ = std::make_unique<Linker>(take(orc::SelfExecutorProcessControl::Create(), "linker"));
   orc::ExecutionSession& session = linker_->session;
@@ -100,11 +118,13 @@ Code::Code(const std::vector<std::string>& objects, std::size_t count) {
           "object code");
   }
   orc::SymbolLookupSet wanted;
-  for (std::size_t i = 0; i < count; ++i) wanted.add(session.intern(kernel_symbol(i)));
+  for (const std::size_t kernel : kernels) wanted.add(session.intern(kernel_symbol(kernel)));
+  wanted.removeDuplicates();
+  different_ = wanted.size();
   const orc::SymbolMap found =
       take(session.lookup({{&library, orc::JITDylibLookupFlags::MatchAllSymbols}}, wanted), "linking");
-  for (std::size_t i = 0; i < count; ++i) {
-    functions_.push_back(found.at(session.intern(kernel_symbol(i))).getAddress().toPtr<TaskFunction>());
+  for (const std::size_t kernel : kernels) {
+    functions_.push_back(found.at(session.intern(kernel_symbol(kernel))).getAddress().toPtr<TaskFunction>());
   }
 }
 
@@ -142,16 +162,17 @@ Jit::Result Jit::compile(const std::vector<schedule::Nest>& nests, const backend
   if (!name.empty()) {
     if (auto code = in_memory_->find(name)) return {code, Code::Origin::memory};
   }
+  const Distinct kernels = distinct(nests);
   Result result{nullptr, Code::Origin::disk};
   const bool on_disk = !name.empty() && !options.cache_dir.empty();
   if (on_disk) {
     const auto packed = read_object(options.cache_dir, name);
     const auto objects = packed ? unpack(*packed) : std::nullopt;
-    if (objects) result.code = std::make_shared<Code>(*objects, nests.size());
+    if (objects) result.code = std::make_shared<Code>(*objects, kernels.which);
   }
   if (!result.code) {
-    const std::vector<std::string> objects = compile_nests(nests, target_, options.fast_math, threads_);
-    result = {std::make_shared<Code>(objects, nests.size()), Code::Origin::compiled};
+    const std::vector<std::string> objects = compile_nests(kernels.nests, target_, options.fast_math, threads_);
+    result = {std::make_shared<Code>(objects, kernels.which), Code::Origin::compiled};
     if (on_disk) write_object(options.cache_dir, name, pack(objects));
   }
   if (!name.empty()) in_memory_->insert(name, result.code);

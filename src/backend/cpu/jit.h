@@ -22,10 +22,12 @@ class Code {
  public:
   enum class Origin { compiled, memory, disk };
 
-  /// Links `objects`, which define `kernel_symbol` 0 ... count - 1. Throws `internal` where it cannot.
-  Code(const std::vector<std::string>& objects, std::size_t count);
+  /// Links `objects`. Function i is `kernel_symbol(kernels[i])`. Throws `internal` where it cannot.
+  Code(const std::vector<std::string>& objects, const std::vector<std::size_t>& kernels);
   ~Code();
   const std::vector<TaskFunction>& functions() const { return functions_; }
+  /// How many functions differ.
+  std::size_t different() const { return different_; }
   std::size_t object_bytes() const { return object_bytes_; }
   /// The functions outside that it calls, in alphabetical order.
   const std::set<std::string>& library_calls() const { return library_calls_; }
@@ -34,6 +36,7 @@ class Code {
   struct Linker;
   std::unique_ptr<Linker> linker_;
   std::vector<TaskFunction> functions_;
+  std::size_t different_ = 0;
   std::size_t object_bytes_ = 0;
   std::set<std::string> library_calls_;
 };
