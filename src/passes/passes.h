@@ -29,6 +29,8 @@ Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& kee
 Graph widen_products(const Graph& graph);
 /// Cuts float matrix products whose depth is large beside their result into pieces along the depth, and sums these.
 Graph split_depth(const Graph& graph);
+/// Makes reductions of many elements to a few results two: to partial results, then to these.
+Graph split_reductions(const Graph& graph);
 
 /// Has f32 values computed as `precision` says, by `compute_in_of` each op; casts where types meet. The signature,
 /// outputs and updates keep their types. Not of the pipeline: what it gives is the graph that a program is compiled

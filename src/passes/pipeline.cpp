@@ -26,6 +26,7 @@ const std::vector<Pass>& pipeline() {
       {"eliminate_unused", quiet(eliminate_dead)},
       {"widen_products", quiet(widen_products), true},
       {"split_depth", quiet(split_depth)},
+      {"split_reductions", quiet(split_reductions)},
   };
   return passes;
 }

@@ -123,6 +123,49 @@ TEST(SplitDepth, SumsPiecesOfALongProductInEveryLayout) {
   }
 }
 
+TEST(SplitReductions, AreTheSameInTwoSteps) {
+  struct Case {
+    Shape shape;
+    std::vector<std::int64_t> axes;
+    bool keepdims;
+  };
+  for (const auto& [shape, axes, keepdims] : {Case{{784, 128}, {0, 1}, false},
+                                              {{20000}, {0}, true},
+                                              {{4, 5000}, {0, 1}, false},
+                                              {{5000, 4}, {0}, false},
+                                              {{5000, 4}, {0}, true},
+                                              {{2, 3, 64, 128}, {0, 2, 3}, true},
+                                              {{2, 3, 64, 128}, {1, 2, 3}, false},
+                                              {{1, 40, 1, 500}, {0, 1, 2, 3}, false}}) {
+    for (const char* op : {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod"}) {
+      Graph graph;
+      const Tensor x = graph.input("x", shape, f64);
+      const Tensor of = std::string(op) == "reduce_prod" ? sign(x) : remainder_of(x);
+      const Tensor result = graph.apply(op, {of}, {{"axes", axes}, {"keepdims", keepdims}});
+      graph.set_outputs({result, result + 1.0});
+      const Graph split = split_reductions(graph);
+      EXPECT_EQ(split.nodes_of(op).size(), 2u) << to_string(shape);
+      expect_same(evaluate(graph, 1), evaluate(split, 1));
+    }
+  }
+}
+
+TEST(SplitReductions, LeaveWhatIsSmallOrManyOrWouldBeRoundedAlone) {
+  const auto unchanged = [](const Shape& shape, const std::vector<std::int64_t>& axes, DType dtype) {
+    Graph graph;
+    graph.set_outputs({reduce_sum(graph.input("x", shape, dtype), axes)});
+    return split_reductions(graph) == graph;
+  };
+  EXPECT_FALSE(unchanged({784, 128}, {0, 1}, f32));
+  EXPECT_FALSE(unchanged({784, 128}, {0, 1}, i32));
+  EXPECT_TRUE(unchanged({128, 100}, {0, 1}, f32));   // small
+  EXPECT_TRUE(unchanged({784, 128}, {0}, f32));      // many results
+  EXPECT_TRUE(unchanged({784, 128}, {0, 1}, bf16));  // partial results would be rounded
+  EXPECT_TRUE(unchanged({104729}, {0}, f32));        // a prime
+  EXPECT_TRUE(unchanged({0, 784, 128}, {1, 2}, f32));
+  EXPECT_TRUE(unchanged({784, 128}, {}, f32));
+}
+
 TEST(SplitDepth, LeavesProductsWhoseResultIsLargeShortOrNarrowAlone) {
   const auto unchanged = [](const Shape& a, const Shape& b, DType dtype) {
     Graph graph;
