@@ -13,6 +13,8 @@ using loops::ExprKind;
 // What is made for a tile's rows, at most.
 constexpr std::int64_t kMostBytes = 65536;
 constexpr std::int64_t kLineBytes = 64;
+// Steps that are written out, since a loop would cost more than they do.
+constexpr std::int64_t kMostWrittenOut = 128;
 
 Affine halved(Affine even) {
   even.offset /= 2;
@@ -84,29 +86,62 @@ Block LeftOperand::make(std::int64_t rows) {
   return around(order, LoopKind::vector, std::move(block));
 }
 
-// Gathered rows lie apart, which no processor foresees: those of the next tile come while this one is multiplied.
+// Parts of rows lie apart, which no processor foresees: those of the next tile come while this one is multiplied.
 Block LeftOperand::fetch_next() {
   const std::vector<Axis>& depth = sum().reduce_axes;
   const std::int64_t full_rows = row_.extent / tile_rows_;
-  if (!made_ || !along_depth_ || depth.size() != 1 || full_rows < 2) return {};
+  if (!made_ || depth.size() != 1 || full_rows < 2) return {};
+  const Affine next = Affine::of(row_tile_, tile_rows_) + Affine(tile_rows_);
+  Block lines = along_depth_ ? fetch_rows(next) : fetch_columns(next);
+  if (lines.empty()) return {};
+  Block block;
+  block.push_back({Branch{Affine::of(row_tile_), full_rows - 1, std::move(lines), {}}});
+  return block;
+}
+
+// Rows of the tile that begins at row `first`, which are gathered.
+Block LeftOperand::fetch_rows(const Affine& first) {
+  const Axis &depth = sum().reduce_axes[0], row{builder_.new_var(), tile_rows_};
+  NestBuilder::Substitution with{{row_.var, first + Affine::of(row.var)}};
   Block lines;
-  const Axis row{builder_.new_var(), tile_rows_};
-  NestBuilder::Substitution with;
-  with[row_.var] = Affine::of(row_tile_, tile_rows_) + Affine(tile_rows_) + Affine::of(row.var);
-  loops::for_each_below(builder_.kernel().exprs, value_, [&](ExprId i) {
-    const Expr& e = builder_.kernel().exprs[static_cast<std::size_t>(i)];
-    if (e.kind != ExprKind::gather || e.index.coefficient(depth[0].var) != 1 || !e.guards.empty()) return;
+  for_each_read([&](ExprId i, const Expr& e) {
+    if (e.kind != ExprKind::gather || e.index.coefficient(depth.var) != 1) return;
     const std::int64_t step = kLineBytes / static_cast<std::int64_t>(size_of(e.dtype));
-    for (std::int64_t at = 0; at < depth[0].extent + step - 1; at += step) {
-      with[depth[0].var] = Affine(at);
+    for (std::int64_t at = 0; at < depth.extent + step - 1; at += step) {
+      with[depth.var] = Affine(at);
       lines.push_back({Prefetch{builder_.translate(i, with, {})}});
     }
   });
+  return serial(row, std::move(lines));
+}
+
+// The tile that begins at row `first` is a few neighbours at each step of the depth, most of which came with those of
+// the tile before: the last is fetched.
+Block LeftOperand::fetch_columns(const Affine& first) {
+  const Axis &depth = sum().reduce_axes[0], step{builder_.new_var(), depth.extent};
+  const NestBuilder::Substitution with{{row_.var, first + Affine(tile_rows_ - 1)}, {depth.var, Affine::of(step.var)}};
+  Block lines;
+  for_each_read([&](ExprId i, const Expr& e) {
+    if (e.index.coefficient(row_.var) == 1) lines.push_back({Prefetch{builder_.translate(i, with, {})}});
+  });
   if (lines.empty()) return {};
-  Block rows;
-  rows.push_back(loop(row.var, row.extent, LoopKind::serial, std::move(lines)));
   Block block;
-  block.push_back({Branch{Affine::of(row_tile_), full_rows - 1, std::move(rows), {}}});
+  const LoopKind kind = step.extent <= kMostWrittenOut ? LoopKind::unroll : LoopKind::serial;
+  block.push_back(loop(step.var, step.extent, kind, std::move(lines)));
+  return block;
+}
+
+void LeftOperand::for_each_read(const std::function<void(ExprId, const Expr&)>& visit) const {
+  loops::for_each_below(builder_.kernel().exprs, value_, [&](ExprId i) {
+    const Expr& e = builder_.kernel().exprs[static_cast<std::size_t>(i)];
+    if ((e.kind == ExprKind::load || e.kind == ExprKind::gather) && e.guards.empty()) visit(i, e);
+  });
+}
+
+Block LeftOperand::serial(const Axis& axis, Block body) {
+  if (body.empty()) return {};
+  Block block;
+  block.push_back(loop(axis.var, axis.extent, LoopKind::serial, std::move(body)));
   return block;
 }
 

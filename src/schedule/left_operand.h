@@ -19,7 +19,7 @@ class LeftOperand {
   bool is_made() const { return made_; }
   /// Makes `rows` rows of a tile.
   Block make(std::int64_t rows);
-  /// Has the gathered rows that the next tile is made of brought into the cache.
+  /// Has what the next tile is made of brought into the cache.
   Block fetch_next();
   /// The factor of row `row` of the tile, at the depth that `with` gives the kernel's axes.
   ExprId factor(Var row, NestBuilder::Substitution& with);
@@ -27,6 +27,10 @@ class LeftOperand {
  private:
   const loops::Stage& sum() const { return builder_.kernel().stages[0]; }
   void choose();
+  Block fetch_rows(const Affine& first);
+  Block fetch_columns(const Affine& first);
+  void for_each_read(const std::function<void(ExprId, const loops::Expr&)>& visit) const;
+  static Block serial(const loops::Axis& axis, Block body);
   Affine place(Var row, const NestBuilder::Substitution& with) const;
 
   NestBuilder& builder_;

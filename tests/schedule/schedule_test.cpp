@@ -87,23 +87,40 @@ TEST(Contraction, MakesALeftOperandOfBytesOncePerRowTile) {
   EXPECT_NE(nest.note.find("left operand made here"), std::string::npos) << nest.note;
 }
 
-bool prefetches(const Block& block) {
-  bool found = false;
+std::size_t prefetches(const Block& block) {
+  std::size_t count = 0;
   for (const Stmt& stmt : block) {
-    found = found || std::holds_alternative<Prefetch>(stmt.node);
-    if (const auto* branch = std::get_if<Branch>(&stmt.node)) found = found || prefetches(branch->then);
-    if (const auto* loop = std::get_if<Loop>(&stmt.node)) found = found || prefetches(loop->body);
+    count += std::holds_alternative<Prefetch>(stmt.node);
+    if (const auto* loop = std::get_if<Loop>(&stmt.node)) {
+      count += prefetches(loop->body) * static_cast<std::size_t>(loop->extent);
+    } else if (const auto* branch = std::get_if<Branch>(&stmt.node)) {
+      count += std::max(prefetches(branch->then), prefetches(branch->otherwise));
+    }
   }
-  return found;
+  return count;
 }
 
-TEST(Contraction, AsksForTheGatheredRowsOfTheNextTile) {
-  Graph g;
-  const Tensor rows = gather_rows(g.input("data", {500, 100}, DType::u8), g.input("rows", {64}, DType::i32));
-  g.set_outputs({matmul(cast(rows, DType::f32) / 255.0, g.input("w", {100, 128}))});
-  const Nest nest = nest_of(g, kWide);
-  EXPECT_TRUE(prefetches(nest.body)) << to_text(nest);
-  EXPECT_FALSE(prefetches(nest_of(product(64, 20, 128), kWide).body));
+TEST(Contraction, FetchesWhatTheNextTileOfALeftOperandIsMadeOf) {
+  for (const bool gathered : {false, true}) {
+    for (const bool transposed : {false, true}) {
+      Graph g;
+      const Tensor images = g.input("images", {gathered ? 5000 : 60, 640}, u8);
+      const Tensor x = gathered ? gather_rows(images, g.input("rows", {60}, i32)) : images;
+      g.set_outputs({matmul(cast(x, f32), g.input("b", {transposed ? 60 : 640, 256}), transposed, false)});
+      const std::vector<loops::Kernel> kernels = loops::fuse(loops::prepare(passes::run_pipeline(g)), {});
+      const Nest nest = schedule(kernels.front(), kWide);
+      EXPECT_NE(nest.note.find("left operand made here"), std::string::npos) << nest.note;
+      // Each step of the depth once; rows that lie apart line by line; what is contiguous comes by itself.
+      const std::size_t count = prefetches(nest.body);
+      if (transposed) {
+        EXPECT_EQ(count, 60u) << to_text(nest);
+      } else if (gathered) {
+        EXPECT_GE(count, 640u / 64) << to_text(nest);
+      } else {
+        EXPECT_EQ(count, 0u) << to_text(nest);
+      }
+    }
+  }
 }
 
 // A product of ten columns and what is computed from each element of it and from `other`.
