@@ -22,7 +22,7 @@ class QHAdamWRule : public MomentsRule<QHAdamW> {
     const Tensor g = a.grad;
     const auto [m, v] = moments(a, g);
     const Tensor direction = moving_average(m * a.scalars[0], g, options_.nu1);
-    const Tensor scale = sqrt(moving_average(v * a.scalars[1], square(g), options_.nu2)) + options_.eps;
+    const Tensor scale = sqrt(moving_average_of_square(v * a.scalars[1], g, options_.nu2)) + options_.eps;
     const Tensor p = decayed(a.param, a.lr, options_.weight_decay);
     return {as(descended(p, a.lr, direction / scale), args.param.dtype()), {m, v}};
   }

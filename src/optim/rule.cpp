@@ -78,10 +78,10 @@ Tensor moving_average(Tensor average, Tensor value, double rate) {
   return multiply_add(average, rate, value * (1 - rate));
 }
 
-// average + (1 - rate) * (value^2 - average) is one operation less, but for small rates the difference loses value^2.
+// average + (1 - rate) * (value^2 - average) is one operation less, but where value^2 was too large once, the next
+// difference is infinity - infinity. As it is here the average stays infinite, and what is divided by it 0.
 Tensor moving_average_of_square(Tensor average, Tensor value, double rate) {
-  if (rate < 0.5) return moving_average(average, square(value), rate);
-  return multiply_add(multiply_add(value, value, -average), 1 - rate, average);
+  return multiply_add(value * (1 - rate), value, average * rate);
 }
 
 Tensor decayed(Tensor p, Tensor lr, double weight_decay) {

@@ -170,5 +170,27 @@ TEST(AdamGraph, SpendsOneSquareRootAndOneDivisionPerElement) {
   EXPECT_EQ(divisions, 1);
 }
 
+// The square of a gradient of 1e25 is more than f32 holds: its element then stands still, and the others go on.
+TEST(Optimizers, SurviveAGradientWhoseSquareIsTooLarge) {
+  for (const Device& device : testing::built_devices()) {
+    for (const char* name : {"sgd", "adam", "adamw", "nadamw", "radam", "qhadamw", "lamb", "lion", "mars", "sophia",
+                             "muon", "soap", "schedule_free_adamw"}) {
+      SCOPED_TRACE(std::string(name) + " on " + device.name);
+      Graph g;
+      const Tensor w = g.param("w", {2});
+      g.set_outputs({sum(w * g.input("x", {2}))});
+      const std::vector<float> start{0, 0}, usual{1, 1}, large{1e25F, 1};
+      ResidentTrainer trainer(g, {"w"}, {{"w", Array::from(start)}}, optimizer_by_name(name), device);
+      for (int step = 0; step < 12; ++step) trainer.step({{"x", step == 1 || step == 2 ? large : usual}});
+      const auto before = trainer.param("w").to_doubles();
+      trainer.step({{"x", usual}});
+      const auto after = trainer.param("w").to_doubles();
+      EXPECT_TRUE(std::isfinite(after[0])) << after[0];
+      EXPECT_TRUE(std::isfinite(after[1])) << after[1];
+      EXPECT_NE(before[1], after[1]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace wholestep
