@@ -73,6 +73,8 @@ class TrainingSession {
   /// changed, where none are pending. `skipped_steps` tells whether it was skipped. Throws `non_finite` as `step`.
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const;
+  /// Forgets the micro-batches accumulated since the last step. Returns how many there were.
+  std::int64_t drop_accumulation();
   /// Steps skipped since construction, accumulated ones included, see UpdateOptions::skip_non_finite.
   std::int64_t skipped_steps() const;
   /// Scale of the loss in the next step; 1 without loss scaling.

@@ -36,8 +36,10 @@ std::string fault(const Init& init, const Shape& shape) {
   switch (init.kind) {
     case Kind::zeros:
     case Kind::ones:
-    case Kind::constant:
       return {};
+    case Kind::constant:
+      if (finite) return {};
+      return fmt::format("constant init needs a finite value, got {}", number_text(init.a));
     case Kind::uniform:
       if (finite && init.a <= init.b) return {};
       return fmt::format("uniform init needs finite low <= high, got {} and {}", number_text(init.a),

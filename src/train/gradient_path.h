@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/program.h"
@@ -25,6 +26,7 @@ class GradientPath {
   float accumulate(const Inputs& inputs);
   std::int64_t step_accumulated();
   std::int64_t pending_accumulation() const { return pending_; }
+  std::int64_t drop_accumulation() { return std::exchange(pending_, 0); }
   std::int64_t skipped_steps() const { return block_.skipped_steps; }
   double loss_scale() const;
   void set_lr(double lr) { block_.set_lr(lr); }

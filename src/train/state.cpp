@@ -231,6 +231,13 @@ double ResidentTrainer::State::loss_scale() const {
 
 float ResidentTrainer::State::accumulate(const Inputs& inputs) {
   if (pending > 0 && !accumulating->accepts(inputs)) {
+    for (const std::unique_ptr<runtime::Program>& program : accumulating->accumulate) {
+      try {
+        if (program) program->check(inputs);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::shape_mismatch && error.code() != ErrorCode::wrong_length) throw;
+      }
+    }
     throw Error(ErrorCode::shape_mismatch,
                 fmt::format("{} micro-batches are pending with inputs {}: one of the same types was expected, got {}",
                             pending, describe(accumulating->inputs), describe(inputs)));

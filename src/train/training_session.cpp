@@ -128,6 +128,10 @@ std::int64_t TrainingSession::step_accumulated() {
   return state_->visit([](auto& path) { return path.step_accumulated(); });
 }
 
+std::int64_t TrainingSession::drop_accumulation() {
+  return state_->visit([](auto& path) { return path.drop_accumulation(); });
+}
+
 std::int64_t TrainingSession::pending_accumulation() const {
   return state_->visit([](const auto& path) { return path.pending_accumulation(); });
 }

@@ -206,5 +206,17 @@ TEST(InitialValues, OfAnAbsurdSizeAreAnErrorThatNamesTheParameterAndItsBytes) {
                         [&] { initial_values(graph, 0); });
 }
 
+TEST(InitialValues, OfAConstantThatIsNotFiniteAreRefused) {
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    EXPECT_THROW(
+        {
+          Graph graph;
+          graph.param("w", {2}, f32, Init::constant(value));
+          initial_values(graph, 0);
+        },
+        Error);
+  }
+}
+
 }  // namespace
 }  // namespace wholestep

@@ -163,6 +163,10 @@ TEST_P(Accumulation, RefusesMicroBatchesOfAnotherShapeAndNamesTheOneExpected) {
   trainer.accumulate(random_batch(8, 0).inputs());
   expect_error(ErrorCode::shape_mismatch, {"1 micro-batches are pending", "\"x\" f32[8, 6]", "f32[24]"},
                [&] { trainer.accumulate(random_batch(4, 0).inputs()); });
+  // What is wrong for any batch is said as such.
+  const Batch batch = random_batch(8, 0);
+  expect_error(ErrorCode::unknown_name, {"X"}, [&] { trainer.accumulate({{"X", batch.x}, {"y", batch.y}}); });
+  expect_error(ErrorCode::missing_input, {"x"}, [&] { trainer.accumulate({}); });
   EXPECT_EQ(trainer.pending_accumulation(), 1);
   EXPECT_EQ(trainer.step_accumulated(), 1);
   trainer.accumulate(random_batch(4, 0).inputs());  // the next step may be of another shape

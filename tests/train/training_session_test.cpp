@@ -74,6 +74,13 @@ TEST_P(TwoPaths, MicroBatchesEqualTheWholeBatchOnBothPaths) {
     EXPECT_EQ(parts.pending_accumulation(), 2);
     EXPECT_TRUE(same_bits(parts.params(), before));
     expect_error(ErrorCode::invalid_argument, {"2 micro-batches are pending"}, [&] { parts.step(first.inputs()); });
+    TrainingSession forgets = session(SGD{.lr = 0.1}, {}, 16);
+    if (fuse) forgets.with_fused_optimizer();
+    forgets.accumulate(first.inputs());
+    EXPECT_EQ(forgets.drop_accumulation(), 1);
+    EXPECT_EQ(forgets.pending_accumulation(), 0);
+    EXPECT_EQ(forgets.drop_accumulation(), 0);
+    forgets.step(first.inputs());
     EXPECT_EQ(parts.step_accumulated(), 2);
     EXPECT_EQ(parts.pending_accumulation(), 0);
     EXPECT_EQ(parts.step_accumulated(), 0);
