@@ -22,9 +22,12 @@ namespace wholestep {
 /// gradients down after it. The scale is multiplied with `factor` after `interval` steps in a row whose gradients are
 /// finite; a step whose gradients are not is skipped, and the scale divided by it. Micikevicius et al., 2018.
 struct LossScaling {
-  double initial = 65536;        ///< in [2^-120, 2^120]; powers of two cost no digits
+  double initial = 65536;        ///< in [least, 2^120]; powers of two cost no digits
   double factor = 2;             ///< finite, above 1
   std::int64_t interval = 2000;  ///< at least 1, below 2^31
+  /// The scale never falls below it, in [2^-120, 2^120]: batches whose gradients are NaN at any scale would use it up,
+  /// and gradients after them vanish.
+  double least = 1;
 };
 
 /// What happens around the optimizer, inside the step program, in the order of these lines. Parameters that are frozen

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "graph/names.h"
 #include "graph/op.h"
 #include "wholestep/ops.h"
 
@@ -192,7 +193,8 @@ Graph gradients_with_loss(const Graph& graph, const std::vector<std::string>& wr
     const Tensor tensor = result.find(name);
     if (!tensor.valid()) {
       throw Error(ErrorCode::unknown_name,
-                  fmt::format("gradients: graph '{}' has no parameter, input or state '{}'", graph.name(), name));
+                  fmt::format("gradients: graph '{}' has no parameter, input or state '{}'; parameters: {}",
+                              graph.name(), name, list_names(graph, "param")));
     }
     if (!names.insert(name).second) {
       throw Error(ErrorCode::duplicate_name, fmt::format("gradients: '{}' is asked for twice", name));

@@ -100,7 +100,10 @@ Tensor Graph::append(Node node) {
 
 void Graph::check_owned(std::string_view what, const Tensor& tensor) const {
   if (!tensor.valid())
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: a tensor that belongs to no graph", what));
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: a tensor that belongs to no graph (Graph::find gives one for a name that it does not "
+                            "have)",
+                            what));
   if (&tensor.graph() != this)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: a tensor of graph '{}' used in graph '{}'", what, tensor.graph().name(), name_));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/names.h"
 #include "graph/op.h"
 #include "passes/rebuild.h"
 #include "runtime/check.h"
@@ -155,7 +156,9 @@ void check_array(const Graph& graph, const Node& input, const TensorType& array)
 void check_arrays(const Graph& graph, const std::vector<std::pair<std::string, TensorType>>& arrays) {
   batch_of(graph);
   const auto inputs = given_inputs(graph);
+  std::vector<std::string> names;
   for (const auto& [name, type] : inputs) {
+    names.push_back(name);
     const auto array = std::ranges::find(arrays, name, &std::pair<std::string, TensorType>::first);
     if (array == arrays.end()) {
       refuse(ErrorCode::missing_input, graph, fmt::format("no array for input \"{}\", {}", name, to_string(type)));
@@ -164,7 +167,8 @@ void check_arrays(const Graph& graph, const std::vector<std::pair<std::string, T
   }
   for (const auto& [name, type] : arrays) {
     if (std::ranges::find(inputs, name, &std::pair<std::string, TensorType>::first) != inputs.end()) continue;
-    refuse(ErrorCode::unknown_name, graph, fmt::format("array \"{}\" is no input of the graph", name));
+    refuse(ErrorCode::unknown_name, graph,
+           fmt::format("array \"{}\" is no input of the graph; inputs: {}", name, list_names(names)));
   }
 }
 

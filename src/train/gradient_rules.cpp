@@ -51,8 +51,7 @@ void update_loss_scale(Tensor scale, Tensor good_steps, Tensor finite, const Los
   Graph& graph = scale.graph();
   const Tensor good = good_steps + 1;
   const Tensor grows = logical_and(finite, equal(good, static_cast<double>(how.interval)));
-  const Tensor larger = minimum(scale * how.factor, kMostLossScale),
-               smaller = maximum(scale / how.factor, kLeastLossScale);
+  const Tensor larger = minimum(scale * how.factor, kMostLossScale), smaller = maximum(scale / how.factor, how.least);
   graph.set_update(scale, select(finite, select(grows, larger, scale), smaller));
   graph.set_update(good_steps, select(logical_and(finite, logical_not(grows)), good, graph.constant(0, DType::i32)));
 }

@@ -180,6 +180,10 @@ std::int64_t ResidentTrainer::State::leading_extent(const Inputs& inputs) const 
 Specialisation* ResidentTrainer::State::build_for(const Inputs& inputs) {
   const std::int64_t extent = builder ? leading_extent(inputs) : -1;
   if (extent < 0) return nullptr;
+  if (extent == 0) {
+    throw Error(ErrorCode::shape_mismatch, fmt::format("{}: inputs {}: no examples, at least one was expected",
+                                                       programs.front()->forward.name(), describe(inputs)));
+  }
   const Graph graph = builder(extent);
   train::check_loss(graph);
   train::check_same_model(programs.front()->forward, graph);
@@ -209,8 +213,22 @@ StepResult ResidentTrainer::State::step(const Inputs& inputs) {
   return take_step(step_of(chosen, block.due()), inputs);
 }
 
+// Where only the number of examples is another, the refusal says how a trainer takes it.
+std::vector<Array> ResidentTrainer::State::run(runtime::Program& program, const Inputs& inputs) {
+  try {
+    return program.run(inputs);
+  } catch (const Error& error) {
+    const bool shape = error.code() == ErrorCode::shape_mismatch || error.code() == ErrorCode::wrong_length;
+    if (!shape || builder || leading_extent(inputs) < 0) throw;
+    throw Error(error.code(),
+                fmt::format("{}; for other numbers of examples give the trainer a graph by set_graph_builder or "
+                            "specialise",
+                            error.what()));
+  }
+}
+
 StepResult ResidentTrainer::State::take_step(runtime::Program& program, const Inputs& inputs) {
-  StepResult result{program.run(inputs)};
+  StepResult result{run(program, inputs)};
   if (train::may_skip(update)) {
     result.skipped = !result.values.back().as<bool>()[0];
     result.values.pop_back();
@@ -250,7 +268,7 @@ float ResidentTrainer::State::accumulate(const Inputs& inputs) {
     program = compile(train::make_accumulate_graph(forward, names(), rules, update, curvatures));
   }
   block.write(pending);
-  const StepResult result{program->run(inputs)};
+  const StepResult result{run(*program, inputs)};
   accumulating = &chosen;
   ++pending;
   return result.loss();
@@ -290,7 +308,7 @@ StepResult ResidentTrainer::State::evaluate(const Inputs& inputs, Weights weight
   std::unique_ptr<runtime::Program>& program = chosen.evaluate[static_cast<std::size_t>(weights)];
   if (!program) program = compile(evaluation_graph(chosen.forward, weights));
   block.write();
-  return {program->run(inputs)};
+  return {run(*program, inputs)};
 }
 
 // The rest of the public interface is one line each.

@@ -64,6 +64,7 @@ struct ResidentTrainer::State {
   runtime::Program& step_of(train::Specialisation& program, train::RefreshKinds refreshes = 0);
   runtime::Program& update_by_sums(train::RefreshKinds refreshes);
   StepResult step(const Inputs& inputs);
+  std::vector<Array> run(runtime::Program& program, const Inputs& inputs);
   /// Runs a program that moves the parameters, the block being written, and counts the step.
   StepResult take_step(runtime::Program& program, const Inputs& inputs);
   float accumulate(const Inputs& inputs);

@@ -1,11 +1,11 @@
 #include "train/step_block.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/convert.h"
+#include "graph/names.h"
 #include "optim/rule.h"
 #include "train/gradient_rules.h"
 #include "wholestep/nn.h"
@@ -36,7 +36,7 @@ std::uint8_t& StepBlock::gate_of(std::string_view name) {
   const std::int64_t i = find(name);
   if (i >= 0) return gates[static_cast<std::size_t>(i)];
   throw Error(ErrorCode::unknown_name,
-              fmt::format("no trainable parameter is called \"{}\"; trainable: {}", name, fmt::join(names_, ", ")));
+              fmt::format("no trainable parameter is called \"{}\"; trainable: {}", name, list_names(names_)));
 }
 
 void StepBlock::check_lr(double lr) {
@@ -106,8 +106,8 @@ void StepBlock::count(bool skipped, const UpdateOptions& update) {
   throw Error(
       ErrorCode::non_finite,
       fmt::format("{} steps in a row, the last of them step {}, were skipped since a gradient was NaN or infinite; "
-                  "parameters and optimizer state are as before them",
-                  skips_in_a_row, steps));
+                  "parameters and optimizer state are as before them{}",
+                  skips_in_a_row, steps, update.loss_scaling ? ", but for the loss scale" : ""));
 }
 
 OptimizerState::LossScale loss_scale_of(const runtime::Residents& states) {

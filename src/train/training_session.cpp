@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/names.h"
 #include "graph/op.h"
 #include "train/gradient_path.h"
 #include "train/update_task.h"
@@ -159,10 +160,7 @@ UpdatePath TrainingSession::update_path() const {
 UpdateTaskEligibility TrainingSession::update_task_eligibility() const { return state_->eligibility; }
 
 Array TrainingSession::param(const std::string& name) const {
-  const NodeId id = state_->graph.find_id(name);
-  if (id < 0 || state_->graph.node(id).op->name != "param") {
-    throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", state_->graph.name(), name));
-  }
+  check_param(state_->graph, name);
   return state_->visit([&](const auto& path) { return path.param(name); });
 }
 

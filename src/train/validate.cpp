@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "graph/names.h"
 #include "graph/op.h"
 #include "optim/rule.h"
 #include "runtime/check.h"
@@ -17,8 +18,6 @@ namespace {
 [[noreturn]] void fail(ErrorCode code, const Graph& graph, const std::string& message) {
   throw Error(code, fmt::format("{}: {}", graph.name(), message));
 }
-
-bool is_param(const Graph& graph, NodeId id) { return id >= 0 && graph.node(id).op->name == "param"; }
 
 void check_same_signature(const Graph& graph, const Graph& other, std::string_view kind) {
   const std::vector<NodeId> ours = graph.nodes_of(kind), theirs = other.nodes_of(kind);
@@ -59,10 +58,10 @@ void check_trainable(const Graph& graph, const std::vector<std::string>& train) 
   std::unordered_set<std::string_view> seen;
   for (const std::string& name : train) {
     const NodeId id = graph.find_id(name);
-    if (!is_param(graph, id)) {
+    if (!is_param(graph, name)) {
       fail(ErrorCode::not_a_parameter, graph,
-           fmt::format("\"{}\" is to be trained, but it is no parameter ({})", name,
-                       id < 0 ? "unknown" : graph.node(id).op->name));
+           fmt::format("\"{}\" is to be trained, but it is no parameter ({}); parameters: {}", name,
+                       id < 0 ? "unknown" : graph.node(id).op->name, list_names(graph, "param")));
     }
     if (!seen.insert(name).second) {
       fail(ErrorCode::duplicate_name, graph, fmt::format("parameter \"{}\" is twice in the trainable ones", name));
@@ -79,8 +78,10 @@ void check_initial(const Graph& graph, const NamedArrays& initial) {
   std::unordered_set<std::string_view> given;
   for (const auto& [name, value] : initial) {
     const NodeId id = graph.find_id(name);
-    if (!is_param(graph, id)) {
-      fail(ErrorCode::unknown_name, graph, fmt::format("an initial value for \"{}\", which is not a parameter", name));
+    if (!is_param(graph, name)) {
+      fail(ErrorCode::unknown_name, graph,
+           fmt::format("an initial value for \"{}\", which is not a parameter; parameters: {}", name,
+                       list_names(graph, "param")));
     }
     if (!given.insert(name).second) {
       fail(ErrorCode::duplicate_name, graph, fmt::format("two initial values for parameter \"{}\"", name));
@@ -110,8 +111,10 @@ UpdateOptions complete(UpdateOptions given, Precision precision) {
     if (!given.loss_scaling) given.loss_scaling.emplace();
   }
   if (const auto& scaling = given.loss_scaling) {
-    optim::require(scaling->initial >= kLeastLossScale && scaling->initial <= kMostLossScale, kWho,
-                   "loss_scaling.initial", "in [2^-120, 2^120]", scaling->initial);
+    optim::require(scaling->least >= kLeastLossScale && scaling->least <= kMostLossScale, kWho, "loss_scaling.least",
+                   "in [2^-120, 2^120]", scaling->least);
+    optim::require(scaling->initial >= scaling->least && scaling->initial <= kMostLossScale, kWho,
+                   "loss_scaling.initial", "in [loss_scaling.least, 2^120]", scaling->initial);
     optim::require(std::isfinite(scaling->factor) && scaling->factor > 1, kWho, "loss_scaling.factor",
                    "finite and above 1", scaling->factor);
     optim::require(scaling->interval >= 1 && scaling->interval < std::int64_t{1} << 31, kWho, "loss_scaling.interval",
@@ -129,7 +132,8 @@ UpdateOptions complete(UpdateOptions given, Precision precision) {
 std::string describe(const UpdateOptions& update) {
   std::string text;
   if (const auto& scaling = update.loss_scaling) {
-    text += fmt::format(", loss scaled by {} at first, by {} more or less", scaling->initial, scaling->factor);
+    text += fmt::format(", loss scaled by {} at first, by {} more or less, by {} at least", scaling->initial,
+                        scaling->factor, scaling->least);
   }
   if (update.loss_scaling || update.skip_non_finite) text += ", steps skipped where a gradient is not finite";
   if (update.clip_value) text += fmt::format(", gradients clipped to {} each", *update.clip_value);

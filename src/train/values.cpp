@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/names.h"
 #include "graph/op.h"
 #include "optim/rule.h"
 #include "runtime/check.h"
@@ -33,11 +34,6 @@ std::optional<std::string> named(std::string_view kind, const std::string& key) 
 
 [[noreturn]] void mismatch(const std::string& message) { throw Error(ErrorCode::checkpoint_mismatch, message); }
 
-bool is_param(const Graph& graph, const std::string& name) {
-  const NodeId id = graph.find_id(name);
-  return id >= 0 && graph.node(id).op->name == "param";
-}
-
 // The text of a number, or nullopt.
 template <class T>
 std::optional<T> parse(const std::string& text) {
@@ -51,7 +47,7 @@ std::optional<T> parse(const std::string& text) {
 void check_loss_scale(const std::string& source, const OptimizerState::LossScale& given, const UpdateOptions& update) {
   const auto [scale, good_steps] = given;
   if (!(scale >= train::kLeastLossScale && scale <= train::kMostLossScale)) {
-    mismatch(fmt::format("{}: the loss scale is {}", source, scale));
+    mismatch(fmt::format("{}: the loss scale is {}, expected 2^-120 to 2^120", source, scale));
   }
   if (good_steps >= 0 && good_steps < update.loss_scaling->interval) return;
   mismatch(fmt::format("{}: the loss scale has been kept for {} steps, expected 0 to {}", source, good_steps,
@@ -191,10 +187,7 @@ NamedArrays ResidentTrainer::params() const {
 }
 
 Array ResidentTrainer::param(const std::string& name) const {
-  const Graph& graph = state_->programs.front()->forward;
-  if (!is_param(graph, name)) {
-    throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
-  }
+  check_param(state_->programs.front()->forward, name);
   return state_->memory.download(name);
 }
 
@@ -211,9 +204,7 @@ void ResidentTrainer::set_params(const Inputs& values) {
   const Graph& graph = state_->programs.front()->forward;
   std::unordered_set<std::string_view> seen;
   for (const auto& [name, value] : values) {
-    if (!is_param(graph, name)) {
-      throw Error(ErrorCode::unknown_name, fmt::format("{}: no parameter is called \"{}\"", graph.name(), name));
-    }
+    check_param(graph, name);
     if (!seen.insert(name).second) {
       throw Error(ErrorCode::duplicate_name, fmt::format("two values for parameter \"{}\"", name));
     }

@@ -70,6 +70,12 @@ TEST_F(CpuCache, KeepsCodeInMemoryAndOnDisk) {
   EXPECT_EQ(files().size(), 1u);
 }
 
+TEST_F(CpuCache, AFolderThatCannotBeWrittenIsNamedAndNoError) {
+  write(folder_, "a file");
+  EXPECT_TRUE(says(build(), "compiled now, and not kept"));
+  EXPECT_EQ(read(folder_), "a file");
+}
+
 TEST_F(CpuCache, SharesCodeInMemoryAmongBackendsWhateverTheirThreads) {
   const auto one = open_cpu("", 1), four = open_cpu("", 4);
   EXPECT_TRUE(says(build_on(*one), "compiled now"));

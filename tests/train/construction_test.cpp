@@ -45,7 +45,7 @@ TEST_F(Construction, RefusesToTrainWhatIsNoParameter) {
   train_ = {"fc1.weight", "x"};
   refuse(ErrorCode::not_a_parameter, {"\"x\"", "input"});
   train_ = {"fc9.weight"};
-  refuse(ErrorCode::not_a_parameter, {"\"fc9.weight\"", "unknown"});
+  refuse(ErrorCode::not_a_parameter, {"\"fc9.weight\"", "unknown", "\"fc1.weight\""});
 }
 
 TEST_F(Construction, RefusesAParameterThatIsTwiceTrainable) {
@@ -88,7 +88,7 @@ TEST_F(Construction, RefusesAnInitialValueOfTheWrongDtype) {
 
 TEST_F(Construction, RefusesAnInitialValueForNoParameter) {
   initial_.emplace_back("fc3.bias", Array(DType::f32, {5}));
-  refuse(ErrorCode::unknown_name, {"\"fc3.bias\""});
+  refuse(ErrorCode::unknown_name, {"\"fc3.bias\"", "\"fc1.bias\""});
 }
 
 TEST_F(Construction, RefusesTwoInitialValuesForOneParameter) {

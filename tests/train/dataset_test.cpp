@@ -169,7 +169,7 @@ TEST_P(Dataset, ThatDoesNotFitTheGraphIsRefusedAtUploadAndBeforeAnyStep) {
   high.as<std::int32_t>()[7] = kClasses;
   low.as<std::int32_t>()[9] = -1;
   refused(ErrorCode::missing_input, {"\"y\""}, {{"x", x}});
-  refused(ErrorCode::unknown_name, {"\"z\""}, {{"x", x}, {"y", y}, {"z", y}});
+  refused(ErrorCode::unknown_name, {"\"z\"", "\"x\", \"y\""}, {{"x", x}, {"y", y}, {"z", y}});
   refused(ErrorCode::unknown_name, {"fc1.bias"}, {{"x", x}, {"y", y}, {"fc1.bias", y}});
   refused(ErrorCode::dtype_mismatch, {"\"x\"", "f32[50, 6]", "u8[16, 6]"}, {{"x", real}, {"y", y}});
   refused(ErrorCode::shape_mismatch, {"\"x\"", "u8[50, 7]", "[n, 6]", "u8[16, 6]"}, {{"x", wide}, {"y", y}});

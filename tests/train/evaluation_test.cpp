@@ -128,6 +128,8 @@ TEST_P(Specialised, ProgramsAreBuiltForNewBatchSizesByTheBuilder) {
   trainer.forward_only(random_batch(4, 1).inputs());
   trainer.forward_only(random_batch(7, 1).inputs());
   EXPECT_EQ(built, (std::vector<std::int64_t>{4, 1, 7}));
+  expect_error(ErrorCode::shape_mismatch, {"no examples", "f32[0]"},
+               [&] { trainer.step(random_batch(0, 1).inputs()); });
   EXPECT_EQ(trainer.steps(), 6);
 }
 

@@ -77,7 +77,7 @@ TEST_P(Frozen, ParameterResumesAsIfTheFrozenStepsHadNotBeenOffered) {
 TEST_P(Frozen, IsRefusedForANameThatIsNotTrainable) {
   ResidentTrainer trainer = small_trainer(AdamW{}, GetParam(), 16, {"fc1.weight"});
   for (const char* name : {"fc1.bias", "x", "nothing", ""}) {
-    const std::vector<std::string> parts{'"' + std::string(name) + '"', "trainable: fc1.weight"};
+    const std::vector<std::string> parts{'"' + std::string(name) + '"', "trainable: \"fc1.weight\""};
     expect_error(ErrorCode::unknown_name, parts, [&] { trainer.set_frozen(name, true); });
     expect_error(ErrorCode::unknown_name, parts, [&] { trainer.is_frozen(name); });
   }

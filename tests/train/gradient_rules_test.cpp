@@ -134,7 +134,8 @@ TEST(LossScale, GrowsAfterAnIntervalOfGoodStepsAndShrinksAtOnce) {
 }
 
 TEST(LossScale, StaysFiniteAndAboveZeroForEver) {
-  EXPECT_EQ(scale_after(std::vector<bool>(300, false), {.initial = 1}).first, 0x1p-120);
+  EXPECT_EQ(scale_after(std::vector<bool>(300, false), {}).first, 1);
+  EXPECT_EQ(scale_after(std::vector<bool>(300, false), {.initial = 1, .least = 0x1p-120}).first, 0x1p-120);
   EXPECT_EQ(scale_after(std::vector<bool>(300, true), {.initial = 1, .factor = 2, .interval = 1}).first, 0x1p120);
 }
 

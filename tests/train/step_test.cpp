@@ -107,7 +107,8 @@ TEST_P(Step, RefusesABadBatchAndChangesNothing) {
   expect_error(ErrorCode::missing_input, {"\"y\""}, [&] { trainer.step({{"x", batch.x}}); });
   expect_error(ErrorCode::unknown_name, {"\"z\""},
                [&] { trainer.step({{"x", batch.x}, {"y", batch.y}, {"z", batch.y}}); });
-  expect_error(ErrorCode::wrong_length, {"\"x\"", "f32[16, 6]", "90"}, [&] { trainer.step(small.inputs()); });
+  expect_error(ErrorCode::wrong_length, {"\"x\"", "f32[16, 6]", "90", "set_graph_builder"},
+               [&] { trainer.step(small.inputs()); });
   expect_error(ErrorCode::dtype_mismatch, {"\"y\""}, [&] { trainer.step({{"x", batch.x}, {"y", batch.x}}); });
   expect_error(ErrorCode::invalid_argument, {"\"step/lr\""},
                [&] { trainer.step({{"x", batch.x}, {"y", batch.y}, {"step/lr", batch.x}}); });

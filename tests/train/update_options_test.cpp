@@ -257,6 +257,15 @@ TEST_P(Update, AnOverflowInF16SkipsExactlyOneStepHalvesTheScaleAndLeavesTheWeigh
   }
 }
 
+TEST_P(Update, ManyBadBatchesDoNotUseUpTheScaleOfF16) {
+  ResidentTrainer trainer = this->trainer(SGD{.lr = 0.05}, {}, Precision::f16);
+  for (int i = 0; i < 60; ++i) ASSERT_TRUE(trainer.step(bad_batch().inputs()).skipped);
+  EXPECT_EQ(trainer.loss_scale(), 1);
+  const NamedArrays before = trainer.params();
+  EXPECT_FALSE(trainer.step(random_batch(16, 0).inputs()).skipped);
+  for (const std::string& name : trainer.trainable()) EXPECT_FALSE(find(before, name)->same_bits(trainer.param(name)));
+}
+
 TEST_P(Update, F16ScalesItsLossWithoutBeingAsked) {
   EXPECT_EQ(trainer(SGD{}, {}, Precision::mixed_f16).loss_scale(), 65536);
   EXPECT_EQ(trainer(SGD{}, {}, Precision::f16).loss_scale(), 65536);
@@ -398,7 +407,10 @@ TEST(UpdateOptions, OutsideTheirRangesAreRefusedByName) {
     refuse({.clip_value = bad}, {"clip_value", "above 0"});
     refuse({.loss_scaling = LossScaling{.initial = bad}}, {"loss_scaling.initial", "2^120"});
   }
-  refuse({.loss_scaling = LossScaling{.initial = 1e-300}}, {"loss_scaling.initial", "2^-120"});
+  refuse({.loss_scaling = LossScaling{.initial = 0.5}}, {"loss_scaling.initial", "loss_scaling.least", "0.5"});
+  for (const double bad : {1e-300, 0.0, kInfinity, kNaN}) {
+    refuse({.loss_scaling = LossScaling{.least = bad}}, {"loss_scaling.least", "2^-120"});
+  }
   for (const double bad : {0.0, 1.0, -0.5, 2.0, kNaN}) refuse({.ema_decay = bad}, {"ema_decay", "(0, 1)"});
   for (const double bad : {1.0, 0.0, kInfinity, kNaN}) {
     refuse({.loss_scaling = LossScaling{.factor = bad}}, {"loss_scaling.factor"});

@@ -20,6 +20,8 @@ const char* to_string(Code::Origin origin) {
   switch (origin) {
     case Code::Origin::compiled:
       return "compiled now";
+    case Code::Origin::compiled_not_kept:
+      return "compiled now, and not kept: the folder of the disk cache cannot be written";
     case Code::Origin::memory:
       return "from the memory cache";
     case Code::Origin::disk:
@@ -67,7 +69,7 @@ CpuExecutable::CpuExecutable(const plan::Plan& plan, Jit::Result code, const Cod
         break;
     }
   }
-  from_cache_ = code.origin != Code::Origin::compiled;
+  from_cache_ = code.origin == Code::Origin::memory || code.origin == Code::Origin::disk;
   lay_out(plan);
   for (Slot& slot : slots_) set_address(slot, slot.own);
   borrowed_.reserve(slots_.size());

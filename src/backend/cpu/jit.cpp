@@ -173,7 +173,9 @@ Jit::Result Jit::compile(const std::vector<schedule::Nest>& nests, const backend
   if (!result.code) {
     const std::vector<std::string> objects = compile_nests(kernels.nests, target_, options.fast_math, threads_);
     result = {std::make_shared<Code>(objects, kernels.which), Code::Origin::compiled};
-    if (on_disk) write_object(options.cache_dir, name, pack(objects));
+    if (on_disk && !write_object(options.cache_dir, name, pack(objects))) {
+      result.origin = Code::Origin::compiled_not_kept;
+    }
   }
   if (!name.empty()) in_memory_->insert(name, result.code);
   return result;

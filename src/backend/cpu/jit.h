@@ -20,7 +20,7 @@ using TaskFunction = void (*)(void* const* buffers, std::int64_t first_task, std
 /// Loaded machine code; its functions live as long as it does.
 class Code {
  public:
-  enum class Origin { compiled, memory, disk };
+  enum class Origin { compiled, compiled_not_kept, memory, disk };
 
   /// Links `objects`. Function i is `kernel_symbol(kernels[i])`. Throws `internal` where it cannot.
   Code(const std::vector<std::string>& objects, const std::vector<std::size_t>& kernels);
