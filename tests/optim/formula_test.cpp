@@ -170,6 +170,29 @@ TEST(AdamGraph, SpendsOneSquareRootAndOneDivisionPerElement) {
   EXPECT_EQ(divisions, 1);
 }
 
+// (1e-3)^40 is 0 in f32 and 50^30 infinite: only their ratios count.
+TEST(ScheduleFree, WeightsMayBeBeyondF32) {
+  const ScheduleFree options{.lr = 1e-3, .r = 30, .weight_lr_power = 40};
+  for (const Device& device : testing::built_devices()) {
+    SCOPED_TRACE(device.name);
+    Graph g;
+    const Tensor w = g.param("w", {1});
+    g.set_outputs({sum(w * g.input("x", {1}))});
+    ResidentTrainer trainer(g, {"w"}, {{"w", Array::from(std::vector<float>{0})}}, options, device);
+    double x = 0, z = 0, v = 0, weights = 0;
+    for (int t = 1; t <= 50; ++t) {
+      const std::vector<float> gradient{static_cast<float>(std::sin(t))};
+      trainer.step({{"x", gradient}});
+      v = options.beta2 * v + (1 - options.beta2) * gradient[0] * gradient[0];
+      z -= options.lr * gradient[0] / (std::sqrt(v / (1 - std::pow(options.beta2, t))) + options.eps);
+      const double weight = std::pow(t, options.r) * std::pow(options.lr, options.weight_lr_power);
+      weights += weight;
+      x += weight / weights * (z - x);
+      EXPECT_NEAR(trainer.param("w").item(), (1 - options.beta1) * z + options.beta1 * x, 1e-8) << t;
+    }
+  }
+}
+
 // The square of a gradient of 1e25 is more than f32 holds: its element then stands still, and the others go on.
 TEST(Optimizers, SurviveAGradientWhoseSquareIsTooLarge) {
   for (const Device& device : testing::built_devices()) {
