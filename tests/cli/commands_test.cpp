@@ -22,6 +22,8 @@ TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-every", "1"}).status, 2) << "--save-every needs --save";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--keep", "1"}).status, 2) << "needs --save-every";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--save-best", "./f"}).status, 2) << "one file";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--log", "./f"}).status, 2) << "a folder in its place";
+  EXPECT_EQ(run(folder, {"train", "--data", "d", "--save-best", "f", "--log", "f.json"}).status, 2);
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f", "--save-best", "f.json"}).status, 2)
       << "f.json is of f";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f.json", "--save-best", "f"}).status, 2)
@@ -97,6 +99,7 @@ TEST(CommandLine, ANumberOutOfRangeIsAWrongCommandLineAndTheMessageIsShort) {
                                                         {"--threads", "-2"},
                                                         {"--keep", "0"},
                                                         {"--clip-norm", "0"},
+                                                        {"--clip-norm", "1e39"},
                                                         {"--ema", "1"},
                                                         {"--patience", "0"}}) {
     const Finished result = run(folder, {"train", "--data", "d", option, value});

@@ -112,6 +112,17 @@ TEST(Plot, LeavesOutAStepWithoutALoss) {
   EXPECT_FALSE(holds(read_file(folder.file("b.svg")), ">10</text>"));
 }
 
+TEST(Plot, DoesNotDrawOverALog) {
+  const Folder folder;
+  const std::string log = "{\"event\": \"step\", \"step\": 1, \"loss\": 1}\n";
+  std::filesystem::create_directory(folder.file("a"));
+  std::ofstream(folder.file("a/train.jsonl")) << log;
+  const Finished result = run(folder, {"plot", "a", "-o", "./a/train.jsonl"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_TRUE(holds(result.err, "./a/train.jsonl: it is the log to be drawn")) << result.err;
+  EXPECT_EQ(read_file(folder.file("a/train.jsonl")), log);
+}
+
 TEST(Plot, RefusesALogThatIsNoneAndNamesTheLine) {
   const Folder folder;
   const auto refused = [&](const std::string& text, const std::string& part) {
@@ -137,6 +148,7 @@ TEST(Plot, RefusesALogThatIsNoneAndNamesTheLine) {
                  "\n",
           "line 2");
   EXPECT_EQ(run(folder, {"plot", "missing", "-o", "x.svg"}).status, 1);
+  EXPECT_EQ(run(folder, {"plot", "/dev/zero", "-o", "x.svg"}).status, 1) << "which has no end";
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl"}).status, 2) << "-o is required";
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--smooth", "1"}).status, 2);
   EXPECT_EQ(run(folder, {"plot", "bad.jsonl", "-o", "x.svg", "--what", "colour"}).status, 2);

@@ -243,7 +243,7 @@ void add_bench(CLI::App& app, int& status) {
       ->transform(whole_number(1, kMostExamples));
   command
       ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
-      ->transform(number_from(0, false));
+      ->transform(normal_number());
   command->add_option("--ema", options->ema, "keep averages of the weights that decay by this factor each step")
       ->transform(number_from(0, false, std::nextafter(1.0, 0.0)));
   command->add_option("--seconds", options->seconds, "how long to measure")

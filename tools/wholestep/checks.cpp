@@ -54,6 +54,10 @@ CLI::Validator number_from(double least, bool or_equal, double most) {
       "");
 }
 
+CLI::Validator normal_number() {
+  return number_from(std::numeric_limits<float>::min(), true, std::numeric_limits<float>::max());
+}
+
 CLI::Validator not_empty() {
   return CLI::Validator([](std::string& text) { return text.empty() ? "expected a name, got nothing" : ""; }, "");
 }

@@ -20,6 +20,8 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 CLI::Validator seed_number();
 /// A finite number; `least` itself only where `or_equal`.
 CLI::Validator number_from(double least, bool or_equal = true, double most = std::numeric_limits<double>::max());
+/// A number above 0 that is a normal one of f32.
+CLI::Validator normal_number();
 /// Any text but the empty one: a file, a folder.
 CLI::Validator not_empty();
 /// What `look_up` does not throw for; the message is that of its `Error`, which lists what there is.

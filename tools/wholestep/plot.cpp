@@ -50,11 +50,19 @@ double number_in(const nlohmann::json& record, const std::string& key) {
   return found->get<double>();
 }
 
+/// The file of a log, which may be given by its folder.
+std::string file_of(const std::string& log) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(log, ignored) ? log + "/train.jsonl" : log;
+}
+
 /// The points of one log, by step; none where the value is null. Where a run was resumed, what it did again takes the
 /// place of what it had done.
-Points read_log(const std::string& given, const Quantity& quantity) {
+Points read_log(const std::string& path, const Quantity& quantity) {
   std::error_code ignored;
-  const std::string path = std::filesystem::is_directory(given, ignored) ? given + "/train.jsonl" : given;
+  if (std::filesystem::is_character_file(path, ignored) || std::filesystem::is_block_file(path, ignored)) {
+    throw Error(ErrorCode::file_malformed, fmt::format("{}: no log of `train --log`: a device", path));
+  }
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw Error(ErrorCode::file_not_found, fmt::format("{}: no log of `train --log`: cannot open", path));
   Points points;
@@ -88,7 +96,11 @@ int run_plot(const PlotOptions& options) {
                                            [&](const Quantity& one) { return one.name == options.what; });
   Chart chart{"step", quantity.label, {}};
   for (const std::string& log : options.logs) {
-    const Points points = read_log(log, quantity);
+    const std::string path = file_of(log);
+    std::error_code missing;
+    if (std::filesystem::equivalent(path, options.output, missing))
+      throw CLI::ValidationError("-o", fmt::format("{}: it is the log to be drawn", options.output));
+    const Points points = read_log(path, quantity);
     Line line{log, thinned(points, kMostPoints), {}};
     if (options.smooth > 0) {
       line.background = std::move(line.points);

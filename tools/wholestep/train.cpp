@@ -245,19 +245,26 @@ bool one_file(const std::string& a, const std::string& b) {
   return !place(a).empty() && place(a) == place(b);
 }
 
+/// Refuses `path` of `option`, which has files that end with `endings` beside it, where checkpoints `saved` of
+/// `saving`, which have a ".json", would be written to one of them.
+void check_apart(const std::string& option, const std::string& path, std::vector<std::string> endings,
+                 const std::string& saving, const std::string& saved) {
+  if (path.empty() || saved.empty()) return;
+  endings.emplace_back();
+  for (const std::string& ending : endings) {
+    if (!one_file(path + ending, saved) && !one_file(path + ending, saved + ".json")) continue;
+    throw CLI::ValidationError(option, fmt::format("{}: {} {} would write one of its files too", path, saving, saved));
+  }
+}
+
 /// What options need of each other, wherever they came from.
 void check_together(const TrainOptions& options) {
   if (options.data.empty()) throw CLI::RequiredError("--data");
   if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
   if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
-  if (options.save.empty() || options.save_best.empty()) return;
-  for (const auto& [one, other] : {std::pair{options.save, options.save_best},
-                                   {options.save + ".json", options.save_best},
-                                   {options.save, options.save_best + ".json"}}) {
-    if (!one_file(one, other)) continue;
-    throw CLI::ValidationError(
-        "--save-best", fmt::format("{}: --save {} would write one of its files too", options.save_best, options.save));
-  }
+  check_apart("--save-best", options.save_best, {".json"}, "--save", options.save);
+  check_apart("--log", options.log, {}, "--save", options.save);
+  check_apart("--log", options.log, {}, "--save-best", options.save_best);
 }
 
 int run_train(const TrainOptions& options) {
@@ -369,7 +376,7 @@ void add_train(CLI::App& app, int& status) {
       ->transform(whole_number(1, kMostExamples));
   command
       ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
-      ->transform(number_from(0, false));
+      ->transform(normal_number());
   command
       ->add_option(
           "--ema", options->ema,
