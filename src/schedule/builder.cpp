@@ -1,6 +1,7 @@
 #include "schedule/builder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "expr/text.h"
@@ -154,6 +155,15 @@ Block NestBuilder::in_blocks(std::vector<loops::Axis> axes, const std::vector<lo
   return around({axes.begin(), axes.begin() + first}, LoopKind::serial, std::move(blocks));
 }
 
+std::vector<loops::Axis> NestBuilder::fresh(const std::vector<loops::Axis>& axes, Substitution& with,
+                                            const std::vector<ExprId>& stage_results) {
+  const auto bound = [&](ExprId id) { return id == loops::kNoExpr ? id : translate(id, with, stage_results); };
+  std::vector<loops::Axis> result;
+  for (const loops::Axis& axis : axes) result.push_back({new_var(), axis.extent, bound(axis.from), bound(axis.to)});
+  for (std::size_t i = 0; i < axes.size(); ++i) with[axes[i].var] = Affine::of(result[i].var);
+  return result;
+}
+
 Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body) {
   for (std::size_t i = axes.size(); i-- > 0;) {
     const loops::Axis& axis = axes[i];
@@ -166,6 +176,10 @@ Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block bod
   return body;
 }
 
+bool sums_floats(const loops::Stage& stage) {
+  return stage.reduce == loops::ReduceOp::sum && is_float(stage.accumulate);
+}
+
 Cut cut_of(const std::vector<loops::Axis>& axes, std::int64_t length) {
   std::int64_t inner = 1;
   for (std::size_t i = axes.size(); i-- > 0;) {
@@ -174,6 +188,8 @@ Cut cut_of(const std::vector<loops::Axis>& axes, std::int64_t length) {
   }
   return {};
 }
+
+void append(Block& to, Block more) { std::move(more.begin(), more.end(), std::back_inserter(to)); }
 
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body) {
   return {Loop{var, extent, kind, std::move(body)}};

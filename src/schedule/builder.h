@@ -17,6 +17,9 @@ struct Cut {
 /// Cuts sums of at least twice `length` into pieces of about `length`.
 Cut cut_of(const std::vector<loops::Axis>& axes, std::int64_t length);
 
+/// Whether a stage is a sum of floats, whose error grows with its length.
+bool sums_floats(const loops::Stage& stage);
+
 /// Starts a nest with the kernel's buffers and name.
 class NestBuilder {
  public:
@@ -29,6 +32,9 @@ class NestBuilder {
   loops::Store translate(const loops::Store& store, const Substitution& with, const std::vector<ExprId>& stage_results);
 
   Var new_var() { return next_var_++; }
+  /// A new loop variable for each axis, substituted in `with` from here on.
+  std::vector<loops::Axis> fresh(const std::vector<loops::Axis>& axes, Substitution& with,
+                                 const std::vector<ExprId>& stage_results);
   int new_accumulators(DType dtype, std::int64_t slots, Lanes lanes);
   ExprId accumulator(int array, Affine slot);
   ExprId horizontal(loops::ReduceOp op, int array, Affine slot);
@@ -59,6 +65,8 @@ inline constexpr double kNanosecondsPerCycle = 0.35;
 
 /// Loops over `axes`, the last of kind `innermost` (serial where it is narrowed) and the others serial, around `body`.
 Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block body);
+
+void append(Block& to, Block more);
 
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);
 Stmt set(int array, Affine slot, ExprId value);

@@ -220,8 +220,6 @@ class Contraction {
     return block;
   }
 
-  static void append(Block& block, Block more) { std::move(more.begin(), more.end(), std::back_inserter(block)); }
-
   Block clear(int registers, std::int64_t count) {
     const Var slot = builder_.new_var();
     Block zero;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "schedule/builder.h"
+#include "schedule/row_reduction.h"
 
 namespace wholestep::schedule {
 namespace {
@@ -15,10 +16,6 @@ using loops::Stage;
 
 // A task is worth starting for about this long; it is the same on every machine, as the bits of sums must be.
 constexpr double kTaskCycles = 6000;
-// Independent partial sums along a row hide the latency of an addition.
-constexpr int kPartialSums = 4;
-// A long row is summed in blocks of so many steps, since the error of one running sum grows with its length.
-constexpr std::int64_t kBlockSteps = 64;
 // A sum that a lane makes by itself, in blocks of so many numbers.
 constexpr std::int64_t kLaneBlock = 512;
 // Vectors of a sequence's sums that are made side by side: they hide the latency of an addition and share what they
@@ -117,13 +114,10 @@ class LoopSchedule {
       return sequence(0, kernel_.stages.size(), repetition);
     }
     for (std::size_t i = 0; i < kernel_.stages.size(); ++i) {
-      Block stage = in_vector || kernel_.form != Form::rows ? lane_stage(i, in_vector) : row_stage(i);
-      std::move(stage.begin(), stage.end(), std::back_inserter(block));
+      append(block, in_vector || kernel_.form != Form::rows ? lane_stage(i, in_vector) : row_stage(i));
     }
     return block;
   }
-
-  static void append(Block& to, Block more) { std::move(more.begin(), more.end(), std::back_inserter(to)); }
 
   // Stages [begin, end), in the repetitions from `next` on that are inside of them; leaves in `next` the one after.
   Block sequence(std::size_t begin, std::size_t end, std::size_t& next) {
@@ -204,18 +198,7 @@ class LoopSchedule {
     return exprs.binary(loops::combiner(*stage.reduce), accumulated, value);
   }
 
-  static bool sums_floats(const Stage& stage) {
-    return stage.reduce == loops::ReduceOp::sum && is_float(stage.accumulate);
-  }
-
-  // A new loop variable for each axis, substituted from here on.
-  std::vector<Axis> fresh(const std::vector<Axis>& axes) {
-    const auto bound = [&](ExprId id) { return id == loops::kNoExpr ? id : builder_.translate(id, with_, results_); };
-    std::vector<Axis> result;
-    for (const Axis& axis : axes) result.push_back({builder_.new_var(), axis.extent, bound(axis.from), bound(axis.to)});
-    for (std::size_t i = 0; i < axes.size(); ++i) with_[axes[i].var] = Affine::of(result[i].var);
-    return result;
-  }
+  std::vector<Axis> fresh(const std::vector<Axis>& axes) { return builder_.fresh(axes, with_, results_); }
 
   // Each lane (or the only one) walks the stage's own axes by itself.
   Block lane_stage(std::size_t index, bool in_vector) {
@@ -288,120 +271,8 @@ class LoopSchedule {
       const std::vector<Axis> map = fresh(stage.map_axes);
       return around(map, LoopKind::vector, stores_of(stage));
     }
-    Block block = row_reduction(index);
-    Block stores = stores_of(stage);
-    std::move(stores.begin(), stores.end(), std::back_inserter(block));
-    return block;
-  }
-
-  Block row_reduction(std::size_t index) {
-    const Stage& stage = kernel_.stages[index];
-    Block block;
-    const int result = builder_.new_accumulators(stage.accumulate, 1, Lanes::one);
-    if (stage.reduce_axes.empty()) {
-      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
-      block.push_back(set(result, 0, combined(stage, builder_.identity(*stage.reduce, stage.accumulate), value)));
-      results_[index] = builder_.accumulator(result, 0);
-      return block;
-    }
-    const std::vector<Axis> outer = fresh({stage.reduce_axes.begin(), stage.reduce_axes.end() - 1});
-    const Axis inner = stage.reduce_axes.back();
-    const std::int64_t stride = static_cast<std::int64_t>(lanes_) * kPartialSums;
-    const int partial = inner.extent >= 2 * stride ? kPartialSums : 1;
-    const int sums = builder_.new_accumulators(stage.accumulate, partial, Lanes::together);
-    for (int p = 0; p < partial; ++p) {
-      block.push_back(set(sums, p, builder_.identity(*stage.reduce, stage.accumulate)));
-    }
-    // One vector into partial sum `p`, from `start`.
-    auto add = [&](int p, const Affine& start, std::int64_t extent) {
-      const Var lane = builder_.new_var();
-      with_[inner.var] = start + Affine::of(lane);
-      const ExprId value = builder_.translate(stage.reduce_body, with_, results_);
-      Block body;
-      body.push_back(set(sums, p, combined(stage, builder_.accumulator(sums, p), value)));
-      return loop(lane, extent, LoopKind::vector, std::move(body));
-    };
-    // Vector loops that fold each partial sum into its total.
-    auto fold = [&](int totals) {
-      Block body;
-      for (int p = 0; p < partial; ++p) {
-        const ExprId both = builder_.exprs().binary(loops::combiner(*stage.reduce), builder_.accumulator(totals, p),
-                                                    builder_.accumulator(sums, p));
-        body.push_back(set(totals, p, both));
-      }
-      return loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body));
-    };
-    auto clear = [&](int array, Block& into) {
-      for (int p = 0; p < partial; ++p)
-        into.push_back(set(array, p, builder_.identity(*stage.reduce, stage.accumulate)));
-    };
-    // `count` steps of all partial sums, the first at `start`.
-    auto steps_from = [&](const Affine& start, std::int64_t count) {
-      const Var step = builder_.new_var();
-      Block body;
-      for (int p = 0; p < partial; ++p)
-        body.push_back(add(p, start + Affine::of(step, stride) + Affine(std::int64_t{p} * lanes_), lanes_));
-      return loop(step, count, LoopKind::serial, std::move(body));
-    };
-    const std::int64_t steps = inner.extent / stride, rest = inner.extent % stride;
-    const std::int64_t blocks = partial > 1 && steps >= 2 * kBlockSteps ? steps / kBlockSteps : 0;
-    const Cut cut =
-        blocks > 0 || !sums_floats(stage)
-            ? Cut{}
-            : cut_of(outer, std::max<std::int64_t>(1, kBlockSteps * stride / std::max<std::int64_t>(1, inner.extent)));
-    int last = sums;
-    if (blocks > 0 || cut.block > 0) {
-      last = builder_.new_accumulators(stage.accumulate, partial, Lanes::together);
-      clear(last, block);
-    }
-    // All of the innermost axis.
-    auto row = [&] {
-      Block walk;
-      if (blocks > 0) {
-        const Var number = builder_.new_var();
-        Block body;
-        clear(sums, body);
-        body.push_back(steps_from(Affine::of(number, kBlockSteps * stride), kBlockSteps));
-        body.push_back(fold(last));
-        walk.push_back(loop(number, blocks, LoopKind::serial, std::move(body)));
-        clear(sums, walk);
-      }
-      const std::int64_t done = blocks * kBlockSteps;
-      if (partial == 1) {
-        walk.push_back(add(0, 0, inner.extent));
-      } else {
-        if (steps > done) walk.push_back(steps_from(Affine(done * stride), steps - done));
-        if (rest != 0) walk.push_back(add(0, Affine(inner.extent - rest), rest));
-      }
-      if (blocks > 0) walk.push_back(fold(last));
-      return walk;
-    };
-    Block walk;
-    if (cut.block == 0) {
-      walk = around(outer, LoopKind::serial, row());
-    } else {
-      const std::vector<Axis> originals(stage.reduce_axes.begin(), stage.reduce_axes.end() - 1);
-      walk = builder_.in_blocks(outer, originals, cut, with_, [&](const std::vector<Axis>& axes) {
-        Block one;
-        clear(sums, one);
-        Block rows = around(axes, LoopKind::serial, row());
-        std::move(rows.begin(), rows.end(), std::back_inserter(one));
-        one.push_back(fold(last));
-        return one;
-      });
-    }
-    std::move(walk.begin(), walk.end(), std::back_inserter(block));
-    if (partial > 1) {
-      loops::ExprBuilder& exprs = builder_.exprs();
-      const loops::BinaryOp op = loops::combiner(*stage.reduce);
-      const ExprId low = exprs.binary(op, builder_.accumulator(last, 0), builder_.accumulator(last, 1));
-      const ExprId high = exprs.binary(op, builder_.accumulator(last, 2), builder_.accumulator(last, 3));
-      Block body;
-      body.push_back(set(last, 0, exprs.binary(op, low, high)));
-      block.push_back(loop(builder_.new_var(), lanes_, LoopKind::vector, std::move(body)));
-    }
-    block.push_back(set(result, 0, builder_.horizontal(*stage.reduce, last, 0)));
-    results_[index] = builder_.accumulator(result, 0);
+    Block block = reduce_row(builder_, stage, with_, results_, results_[index]);
+    append(block, stores_of(stage));
     return block;
   }
 
