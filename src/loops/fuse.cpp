@@ -23,7 +23,8 @@ struct Group {
   bool has_reduction = false;
   std::vector<std::int64_t> domain;  // extents of the parallel axes
   std::vector<NodeId> roots;
-  int level = 0;  // longest path of groups that lead here
+  int functions = 0;  // in all of them
+  int level = 0;      // longest path of groups that lead here
 };
 
 // Rows shared by one kernel run one after another where there are few of them: worth it for small tensors only.
@@ -66,6 +67,7 @@ class Fuser {
 
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
+  int functions_of(NodeId root) const { return roots_.functions[static_cast<std::size_t>(root)]; }
   int& group_of(NodeId id) { return group_of_[static_cast<std::size_t>(id)]; }
 
   void place(NodeId root) {
@@ -88,6 +90,7 @@ class Fuser {
     }
     Group& group = groups_[static_cast<std::size_t>(chosen)];
     group.roots.push_back(root);
+    group.functions += functions_of(root);
     group_of(root) = chosen;
     for (NodeId read : reads) {
       std::vector<int>& readers = readers_[static_cast<std::size_t>(read)];
@@ -193,6 +196,7 @@ class Fuser {
   bool joins(NodeId root, const std::vector<NodeId>& reads, int candidate, int natural) {
     Group& group = groups_[static_cast<std::size_t>(candidate)];
     if (!group.open || group.roots.size() >= kMaxRoots) return false;
+    if (functions_of(root) > 0 && group.functions + functions_of(root) > kMostFunctions) return false;
     bool depends = false;
     for (NodeId read : reads) {
       if (group_of(read) == candidate) {

@@ -11,6 +11,7 @@ namespace {
 // What one op's own lowering writes, its operands being loads.
 struct Trace {
   int cost = 0;               // rough instructions per element
+  int functions = 0;          // of those: functions like `exp`
   bool only_moves = false;    // a single load, not guarded
   bool needs_memory = false;  // reads its operand in another dimension structure, which only memory allows
   Affine address;             // of the load, where it only moves
@@ -42,6 +43,11 @@ int cost_of(const Expr& e) {
   }
 }
 
+bool is_function(const Expr& e) {
+  if (e.kind == ExprKind::unary) return !is_one_instruction(e.unary) && e.unary != UnaryOp::sqrt;
+  return e.kind == ExprKind::binary && (e.binary == BinaryOp::pow || e.binary == BinaryOp::atan2);
+}
+
 Trace trace(const Graph& graph, NodeId id) {
   Trace result;
   Kernel scratch;
@@ -57,7 +63,10 @@ Trace trace(const Graph& graph, NodeId id) {
     result.needs_memory = result.needs_memory || !affine;
     return Access{Access::Kind::memory};
   });
-  for (const Expr& e : scratch.exprs) result.cost += cost_of(e);
+  for (const Expr& e : scratch.exprs) {
+    result.cost += cost_of(e);
+    result.functions += is_function(e) ? 1 : 0;
+  }
   for (const Axis& axis : stage.reduce_axes) result.depth *= axis.extent;
   if (!stage.reduce_axes.empty()) result.steps = stage.reduce_axes.back().extent;
   const Expr& last = scratch.exprs[static_cast<std::size_t>(value)];
@@ -209,6 +218,7 @@ Roots choose_roots(const Graph& graph, const FuseOptions& options) {
   }
 
   std::vector<int> cost(count, 0), size(count, 1);
+  roots.functions.assign(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
     const Node& node = graph.nodes()[i];
     if (!live[i]) continue;
@@ -218,6 +228,7 @@ Roots choose_roots(const Graph& graph, const FuseOptions& options) {
       continue;
     }
     cost[i] = traces[i].cost;
+    roots.functions[i] = traces[i].functions;
     for (NodeId operand : node.operands) {
       const std::size_t o = static_cast<std::size_t>(operand);
       // Spread over more elements, a costly value is kept.
@@ -229,13 +240,14 @@ Roots choose_roots(const Graph& graph, const FuseOptions& options) {
       if (roots.in_memory(operand)) continue;
       cost[i] += cost[o];
       size[i] = std::min(size[i] + size[o], 2 * kLargest);
+      roots.functions[i] = std::min(roots.functions[i] + roots.functions[o], 2 * kMostFunctions);
     }
     const bool own_stage = kind == OpKind::reduction || kind == OpKind::contraction || kind == OpKind::scatter ||
                            kind == OpKind::sequential;
     const bool shared =
         users[i] > 1 && users[i] != made_by_users[i] && cost[i] >= kRecompute && num_elements(node.type.shape) > 1;
-    roots.is_root[i] =
-        !options.enabled || own_stage || forced[i] || roots.is_destination[i] || shared || size[i] > kLargest;
+    const bool large = size[i] > kLargest || roots.functions[i] > kMostFunctions;
+    roots.is_root[i] = !options.enabled || own_stage || forced[i] || roots.is_destination[i] || shared || large;
   }
 
   // What each root reads, through everything that is expanded into it.

@@ -6,11 +6,16 @@
 
 namespace wholestep::loops {
 
+/// Functions like `exp` and `sin` in one kernel: each is some forty instructions, and the time to compile a kernel
+/// grows faster than its code.
+inline constexpr int kMostFunctions = 12;
+
 struct Roots {
   std::vector<bool> is_root;  // has a stage of its own
   std::vector<bool> is_source;
   std::vector<bool> is_destination;        // graph output or update
   std::vector<std::vector<NodeId>> reads;  // of a root: the roots and sources that its expression reaches
+  std::vector<int> functions;              // of a root: functions like `exp` and `sin` in its expression
 
   bool in_memory(NodeId id) const {
     return is_root[static_cast<std::size_t>(id)] || is_source[static_cast<std::size_t>(id)];

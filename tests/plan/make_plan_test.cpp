@@ -45,6 +45,30 @@ TEST(Plan, WithoutFusionEveryOpIsAKernel) {
   EXPECT_EQ(plan_of(g, false).nests.size(), 3u);
 }
 
+TEST(Plan, AKernelHoldsSoManyFunctionsThatItIsCompiledSoon) {
+  for (const bool kept : {false, true}) {
+    Graph g;
+    const Tensor x = g.input("x", {1000});
+    Tensor y = x, total = x;
+    for (int i = 0; i < 100; ++i) {
+      y = sin(y);
+      if (kept) total = total * y;
+    }
+    g.set_outputs({kept ? total : y});
+    const Plan plan = plan_of(g);
+    std::int64_t functions = 0;
+    for (const schedule::Nest& nest : plan.nests) {
+      const auto here = std::ranges::count_if(nest.exprs, [](const loops::Expr& e) {
+        return e.kind == loops::ExprKind::unary && e.unary == loops::UnaryOp::sin;
+      });
+      EXPECT_LE(here, 2 * 13) << "in a whole vector and in the rest of one";
+      functions += here;
+    }
+    EXPECT_GE(functions, 100);
+    EXPECT_LE(plan.nests.size(), 20U);
+  }
+}
+
 TEST(Plan, SoftmaxOverRowsIsOneKernel) {
   Graph g;
   Tensor x = g.input("x", {64, 10});

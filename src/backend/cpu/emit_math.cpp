@@ -283,7 +283,7 @@ Value* Emitter::sine_f32(Value* x, bool cosine) {
 
   Value* large = b_.CreateFCmpUGE(intrinsic(llvm::Intrinsic::fabs, x), ConstantFP::get(type, kLargest));
   Value* none = b_.CreateNot(type->isVectorTy() ? b_.CreateOrReduce(large) : large);
-  return unless(none, result, [&] { return b_.CreateSelect(large, call_library(name, DType::f32, {x}), result); });
+  return unless(none, result, [&] { return b_.CreateSelect(large, call_library_rarely(name, DType::f32, x), result); });
 }
 
 }  // namespace wholestep::cpu

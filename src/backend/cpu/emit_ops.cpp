@@ -62,16 +62,21 @@ Type* Emitter::shaped(Type* scalar, Type* like) {
 
 Value* Emitter::intrinsic(llvm::Intrinsic::ID id, Value* x) { return b_.CreateUnaryIntrinsic(id, x); }
 
-Value* Emitter::call_library(const std::string& function, DType dtype, std::initializer_list<Value*> args) {
-  const std::string symbol = fmt::format("wholestep_{}_{}", function, to_string(dtype));
+llvm::FunctionCallee Emitter::library_function(const std::string& name, DType dtype, std::size_t arguments) {
+  const std::string symbol = fmt::format("wholestep_{}_{}", name, to_string(dtype));
   Type* scalar = value_type(dtype);
-  llvm::SmallVector<Type*, 2> types(args.size(), scalar);
+  const llvm::SmallVector<Type*, 2> types(arguments, scalar);
   llvm::Module* module = b_.GetInsertBlock()->getModule();
   auto callee = module->getOrInsertFunction(symbol, llvm::FunctionType::get(scalar, types, false));
   auto* declaration = llvm::cast<llvm::Function>(callee.getCallee());
   declaration->setDoesNotAccessMemory();
   declaration->setDoesNotThrow();
   declaration->setWillReturn();
+  return callee;
+}
+
+Value* Emitter::call_library(const std::string& name, DType dtype, std::initializer_list<Value*> args) {
+  const llvm::FunctionCallee callee = library_function(name, dtype, args.size());
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>((*args.begin())->getType());
   if (!vector) return b_.CreateCall(callee, llvm::SmallVector<Value*, 2>(args));
   Value* result = llvm::PoisonValue::get(vector);
@@ -81,6 +86,48 @@ Value* Emitter::call_library(const std::string& function, DType dtype, std::init
     result = b_.CreateInsertElement(result, b_.CreateCall(callee, lane_args), lane);
   }
   return result;
+}
+
+// A call per lane wherever one may be needed would be most of the code of a kernel.
+Value* Emitter::call_library_rarely(const std::string& name, DType dtype, Value* x) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (!vector) return call_library(name, dtype, {x});
+  llvm::BasicBlock& entry = b_.GetInsertBlock()->getParent()->getEntryBlock();
+  Value* place = Builder(&entry, entry.begin()).CreateAlloca(vector);
+  b_.CreateStore(x, place);
+  b_.CreateCall(in_each_lane(library_function(name, dtype, 1), vector->getNumElements()), place);
+  return b_.CreateLoad(vector, place);
+}
+
+llvm::Function* Emitter::in_each_lane(llvm::FunctionCallee callee, unsigned lanes) {
+  auto* scalar = llvm::cast<llvm::Function>(callee.getCallee());
+  llvm::Module* module = scalar->getParent();
+  const std::string name = fmt::format("{}_in_{}_lanes", scalar->getName().str(), lanes);
+  if (llvm::Function* known = module->getFunction(name)) return known;
+  auto* function = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), b_.getPtrTy(), false),
+                                          llvm::Function::InternalLinkage, name, module);
+  function->addFnAttr(llvm::Attribute::NoInline);
+  function->setDoesNotThrow();
+  function->setWillReturn();
+  function->setOnlyAccessesArgMemory();
+
+  auto* entry = llvm::BasicBlock::Create(b_.getContext(), "entry", function);
+  auto* loop = llvm::BasicBlock::Create(b_.getContext(), "loop", function);
+  auto* end = llvm::BasicBlock::Create(b_.getContext(), "end", function);
+  Builder body(entry);
+  body.CreateBr(loop);
+  body.SetInsertPoint(loop);
+  llvm::PHINode* lane = body.CreatePHI(b_.getInt64Ty(), 2);
+  Type* type = scalar->getReturnType();
+  Value* place = body.CreateGEP(type, function->getArg(0), lane);
+  body.CreateStore(body.CreateCall(callee, body.CreateLoad(type, place)), place);
+  Value* next = body.CreateAdd(lane, b_.getInt64(1));
+  lane->addIncoming(b_.getInt64(0), entry);
+  lane->addIncoming(next, loop);
+  body.CreateCondBr(body.CreateICmpULT(next, b_.getInt64(lanes)), loop, end);
+  body.SetInsertPoint(end);
+  body.CreateRetVoid();
+  return function;
 }
 
 Value* Emitter::from_memory(Value* x, DType dtype) {

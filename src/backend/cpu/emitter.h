@@ -42,7 +42,12 @@ class Emitter {
   llvm::Type* shaped(llvm::Type* scalar, llvm::Type* like);
   llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::Value* x);
   /// Calls a scalar function once per lane: a vector loop then rounds as a scalar one.
-  llvm::Value* call_library(const std::string& function, DType dtype, std::initializer_list<llvm::Value*> args);
+  llvm::Value* call_library(const std::string& name, DType dtype, std::initializer_list<llvm::Value*> args);
+  /// The same in little code, through memory: for arguments that hardly ever come.
+  llvm::Value* call_library_rarely(const std::string& name, DType dtype, llvm::Value* x);
+  llvm::FunctionCallee library_function(const std::string& name, DType dtype, std::size_t arguments);
+  /// A function of the module that replaces each of so many values at an address with what `callee` gives for it.
+  llvm::Function* in_each_lane(llvm::FunctionCallee callee, unsigned lanes);
 
   llvm::Value* float_unary(loops::UnaryOp op, DType dtype, llvm::Value* x);
   llvm::Value* integer_unary(loops::UnaryOp op, DType dtype, llvm::Value* x);
