@@ -27,6 +27,8 @@ Graph decompose(const Graph& graph, const std::function<bool(const OpDef&)>& kee
 
 /// Makes products of bf16 and f16 matrices f32 products of widened operands, rounded to the type that they had.
 Graph widen_products(const Graph& graph);
+/// Swaps the operands of matrix products whose second one is large and stored transposed.
+Graph turn_products(const Graph& graph);
 /// Cuts float matrix products whose depth is large beside their result into pieces along the depth, and sums these.
 Graph split_depth(const Graph& graph);
 /// Makes reductions of many elements to a few results two: to partial results, then to these.

@@ -25,6 +25,7 @@ const std::vector<Pass>& pipeline() {
       {"share_primitives", quiet(share_common)},
       {"eliminate_unused", quiet(eliminate_dead)},
       {"widen_products", quiet(widen_products), true},
+      {"turn_products", quiet(turn_products)},
       {"split_depth", quiet(split_depth)},
       {"split_reductions", quiet(split_reductions)},
   };

@@ -11,8 +11,7 @@ Rebuild::Rebuild(const Graph& from) : from_(from), to_(from.name()), new_ids_(fr
 
 std::vector<Tensor> Rebuild::operands(NodeId id) {
   std::vector<Tensor> tensors;
-  for (NodeId operand : from_.node(id).operands)
-    tensors.push_back(to_.tensor(new_ids_[static_cast<std::size_t>(operand)]));
+  for (NodeId operand : from_.node(id).operands) tensors.push_back(of(operand));
   return tensors;
 }
 
@@ -33,11 +32,10 @@ void Rebuild::set(NodeId id, Tensor value) {
 }
 
 Graph Rebuild::finish() {
-  const auto now = [&](NodeId id) { return to_.tensor(new_ids_[static_cast<std::size_t>(id)]); };
   std::vector<Tensor> outputs;
-  for (NodeId id : from_.outputs()) outputs.push_back(now(id));
+  for (NodeId id : from_.outputs()) outputs.push_back(of(id));
   to_.set_outputs(outputs);
-  for (const Update& update : from_.updates()) to_.set_update(now(update.target), now(update.value));
+  for (const Update& update : from_.updates()) to_.set_update(of(update.target), of(update.value));
   return std::move(to_);
 }
 

@@ -11,6 +11,8 @@ class Rebuild {
   /// Starts with an empty graph of the same name.
   explicit Rebuild(const Graph& from);
   Graph& to() { return to_; }
+  /// The new value of old node `id`.
+  Tensor of(NodeId id) { return to_.tensor(new_ids_[static_cast<std::size_t>(id)]); }
   /// The new values of the operands of old node `id`.
   std::vector<Tensor> operands(NodeId id);
   /// Appends old node `id` as it is, on new operands.

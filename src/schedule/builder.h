@@ -68,6 +68,17 @@ Block around(const std::vector<loops::Axis>& axes, LoopKind innermost, Block bod
 
 void append(Block& to, Block more);
 
+/// What `make` gives for pieces of `size`, for one of `rest`, or a branch between the two: `var` counts pieces, of
+/// which `full` are whole.
+template <class Make>
+Block split(Var var, std::int64_t full, std::int64_t rest, std::int64_t size, const Make& make) {
+  if (rest == 0) return make(size);
+  if (full == 0) return make(rest);
+  Block block;
+  block.push_back({Branch{Affine::of(var), full, make(size), make(rest)}});
+  return block;
+}
+
 Stmt loop(Var var, std::int64_t extent, LoopKind kind, Block body);
 Stmt set(int array, Affine slot, ExprId value);
 Stmt store(loops::Store to);

@@ -133,16 +133,6 @@ class Contraction {
   }
 
  private:
-  // The body for whole tiles, for the rest, or a branch between the two.
-  template <class Make>
-  Block split(Var var, std::int64_t full, std::int64_t rest, std::int64_t size, Make make) {
-    if (rest == 0) return make(size);
-    if (full == 0) return make(rest);
-    Block block;
-    block.push_back({Branch{Affine::of(var), full, make(size), make(rest)}});
-    return block;
-  }
-
   // Time of a task of `tiles` tiles.
   void estimate(const Stage& sum, int registers_per_vector, std::int64_t tiles) {
     const auto depth = static_cast<double>(depth_of(sum));

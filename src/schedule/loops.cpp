@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
+#include "expr/text.h"
 #include "schedule/builder.h"
 #include "schedule/row_reduction.h"
 
@@ -16,6 +19,17 @@ using loops::Stage;
 
 // A task is worth starting for about this long; it is the same on every machine, as the bits of sums must be.
 constexpr double kTaskCycles = 6000;
+// Rows of a transposition that a task makes, about.
+constexpr std::int64_t kRowsTransposed = 256;
+// A first cache, no larger than any processor's.
+constexpr std::int64_t kLineBytes = 64, kSets = 64, kWays = 8;
+
+// Whether lines that are read `stride` bytes apart, `count` of them, are gone before one is read again.
+bool leave_the_cache(std::int64_t stride, std::int64_t count) {
+  const std::int64_t sets = stride % kLineBytes == 0 ? kSets / std::gcd(kSets, stride / kLineBytes) : kSets;
+  return count > sets * kWays / 2;
+}
+
 // A sum that a lane makes by itself, in blocks of so many numbers.
 constexpr std::int64_t kLaneBlock = 512;
 // Vectors of a sequence's sums that are made side by side: they hide the latency of an addition and share what they
@@ -30,6 +44,7 @@ class LoopSchedule {
   void run() {
     const std::vector<Axis>& axes = kernel_.parallel;
     results_.assign(kernel_.stages.size(), loops::kNoExpr);
+    if (const std::optional<std::size_t> along = transposed_axis()) return run_transposed(*along);
     const bool rows = scalar_axes();
     const double per_point = point_cycles();
     // Axes from `split` on are walked inside a task; axis `split` itself in chunks.
@@ -69,18 +84,70 @@ class LoopSchedule {
         const Var piece = builder_.new_var();
         builder_.nest.grid.push_back({piece, full + (rest != 0)});
         const Affine start = Affine::of(piece, chunk);
-        Block whole = walk(split, start, chunk);
-        if (rest == 0) {
-          builder_.nest.body = std::move(whole);
-        } else {
-          builder_.nest.body.push_back({Branch{Affine::of(piece), full, std::move(whole), walk(split, start, rest)}});
-        }
+        builder_.nest.body =
+            schedule::split(piece, full, rest, chunk, [&](std::int64_t extent) { return walk(split, start, extent); });
       }
     }
     builder_.nest.note = fmt::format("{}, chunks of {}", rows ? "rows" : "points", chunk);
   }
 
  private:
+  // The axis along which an input lies that would be read across, each line once for each of its elements.
+  std::optional<std::size_t> transposed_axis() const {
+    const std::vector<Axis>& axes = kernel_.parallel;
+    const bool points = kernel_.form == Form::point && std::ranges::none_of(kernel_.stages, [](const Stage& stage) {
+                          return stage.reduce.has_value();
+                        });
+    if (!points || axes.size() < 2 || axes.back().extent <= lanes_) return std::nullopt;
+    const Axis& column = axes.back();
+    std::optional<std::size_t> found;
+    for (const Stage& stage : kernel_.stages) {
+      for (const loops::Store& store : stage.stores) {
+        loops::for_each_below(kernel_.exprs, store.value, [&](ExprId id) {
+          const loops::Expr& e = kernel_.exprs[static_cast<std::size_t>(id)];
+          const std::int64_t stride = e.index.coefficient(column.var) * static_cast<std::int64_t>(size_of(e.dtype));
+          if (e.kind != loops::ExprKind::load || stride < kLineBytes || !leave_the_cache(stride, column.extent)) return;
+          for (std::size_t i = 0; i + 1 < axes.size(); ++i) {
+            if (e.index.coefficient(axes[i].var) == 1) found = i;
+          }
+        });
+      }
+    }
+    return found;
+  }
+
+  // A vector of columns, and rows of it one after another: what a lane reads then lies side by side in memory.
+  void run_transposed(std::size_t along) {
+    const std::vector<Axis>& axes = kernel_.parallel;
+    const Axis &row = axes[along], &column = axes.back();
+    for (std::size_t i = 0; i + 1 < axes.size(); ++i) {
+      if (i != along) builder_.nest.grid.push_back(axes[i]);
+    }
+    const std::int64_t pieces = (row.extent + kRowsTransposed - 1) / kRowsTransposed;
+    const std::int64_t chunk = (row.extent + pieces - 1) / pieces;
+    const Var piece = builder_.new_var(), vector = builder_.new_var();
+    builder_.nest.grid.push_back({piece, pieces});
+    builder_.nest.grid.push_back({vector, (column.extent + lanes_ - 1) / lanes_});
+    const auto body = [&](std::int64_t rows, std::int64_t columns) {
+      const Var i = builder_.new_var(), lane = builder_.new_var();
+      with_.clear();
+      with_[row.var] = Affine::of(piece, chunk) + Affine::of(i);
+      with_[column.var] = Affine::of(vector, lanes_) + Affine::of(lane);
+      Block points;
+      points.push_back(loop(lane, columns, LoopKind::vector, at_point(true)));
+      Block block;
+      block.push_back(loop(i, rows, LoopKind::serial, std::move(points)));
+      return block;
+    };
+    const auto columns_of = [&](std::int64_t rows) {
+      return split(vector, column.extent / lanes_, column.extent % lanes_, lanes_,
+                   [&](std::int64_t columns) { return body(rows, columns); });
+    };
+    builder_.nest.body = split(piece, row.extent / chunk, row.extent % chunk, chunk, columns_of);
+    builder_.nest.task_cost = point_cycles() * static_cast<double>(chunk) * kNanosecondsPerCycle + 5;
+    builder_.nest.note = fmt::format("points, {} rows of a vector", chunk);
+  }
+
   // Whether the parallel axes carry no lanes.
   bool scalar_axes() const { return kernel_.form == Form::rows || kernel_.form == Form::sequence; }
 

@@ -35,6 +35,27 @@ TEST(EliminateDead, RemovesWhatNothingNeedsButNeverTheSignature) {
   expect_same(evaluate(graph, 1), evaluate(lean, 1));
 }
 
+TEST(TurnProducts, SwapsOperandsWhereALargeSecondOneIsStoredTransposed) {
+  const auto turned = [](std::int64_t rows, bool transpose_a, bool by_op) {
+    Graph graph;
+    const Tensor a = graph.input("a", transpose_a ? Shape{300, rows} : Shape{rows, 300}),
+                 b = graph.input("b", {260, 300});
+    graph.set_outputs({by_op ? matmul(a, transpose(b), transpose_a, false) : matmul(a, b, transpose_a, true)});
+    const Graph after = turn_products(graph);
+    verify(after);
+    for (const Node& node : after.nodes()) {
+      if (node.op->name == "matmul") return after.node(node.operands[0]).name == "b";
+    }
+    return false;
+  };
+  for (const bool transpose_a : {false, true}) {
+    for (const bool by_op : {false, true}) {
+      EXPECT_TRUE(turned(3, transpose_a, by_op));
+      EXPECT_FALSE(turned(64, transpose_a, by_op)) << "as much would be copied as before, about";
+    }
+  }
+}
+
 TEST(ShareCommon, GivesEqualNodesOneId) {
   Graph graph;
   const Tensor x = graph.input("x", {2, 2});

@@ -77,6 +77,48 @@ TEST_P(Products, WithALeftOperandThatIsAlsoAnOutputOrARightOperandHasTheSameBits
   expect_same_fused(g, {{"x", pixels}}, "square");
 }
 
+// Sizes at which the operands are swapped, and at which they are not.
+TEST_P(Products, OfASecondOperandThatIsStoredTransposedHaveTheBitsOfOneThatIsNot) {
+  for (const std::int64_t batch : {1, 7, 64}) {
+    const std::int64_t depth = 520, width = 600;
+    const auto w = numbers<float>(depth * width, 1000), x = numbers<float>(batch * depth, 1000);
+    std::vector<float> turned(w.size());
+    for (std::int64_t i = 0; i < depth; ++i)
+      for (std::int64_t j = 0; j < width; ++j)
+        turned[static_cast<std::size_t>(j * depth + i)] = w[static_cast<std::size_t>(i * width + j)];
+    Graph g;
+    const Tensor a = g.input("a", {batch, depth}), at = transpose(a), b = g.input("b", {depth, width}),
+                 bt = g.input("bt", {width, depth});
+    g.set_outputs({matmul(a, b), matmul(a, bt, false, true), matmul(a, transpose(bt)), matmul(at, bt, true, true),
+                   relu(matmul(a, bt, false, true))});
+    const std::vector<Array> results = Session(GetParam()).compile(g).run({{"a", x}, {"b", w}, {"bt", turned}});
+    for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(results[i].same_bits(results[0])) << batch << ", output " << i;
+    expect_same_fused(g, {{"a", x}, {"b", w}, {"bt", turned}}, "batch " + std::to_string(batch));
+  }
+}
+
+TEST_P(Products, OfBatchesOfStoredTransposedMatricesAreRight) {
+  const auto x = numbers<float>(2 * 3 * 200, 1000), w = numbers<float>(2 * 500 * 200, 1000);
+  Graph g;
+  g.set_outputs({matmul(g.input("x", {2, 3, 200}), g.input("w", {2, 500, 200}), false, true)});
+  expect_same_fused(g, {{"x", x}, {"w", w}}, "two");
+}
+
+TEST_P(Products, TranspositionsOfAnySizeMoveEachElement) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{700, 523}, {512, 1024}, {16, 2048}}) {
+    const auto bytes = numbers<std::uint8_t>(rows * columns, 256);
+    Graph g;
+    const Tensor x = g.input("x", {rows, columns}, DType::u8);
+    const Tensor wide = cast(x, DType::f64), half = cast(x, DType::bf16);
+    g.set_outputs({transpose(x), transpose(wide) * 3.0, transpose(half) + transpose(half),
+                   transpose(reshape(x, {rows, 1, columns}), {2, 1, 0}), concat({transpose(x), transpose(x)}, 0),
+                   pad(transpose(x), {1, 2}, {3, 4})});
+    const std::vector<Array> found = Session(GetParam()).compile(g).run({{"x", bytes}});
+    const std::vector<Array> expected = Session(Device::reference()).compile(g).run({{"x", bytes}});
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].same_bits(expected[i])) << rows << ", " << i;
+  }
+}
+
 TEST_P(Products, WithALeftOperandOfHalvesHasTheSameBits) {
   const auto weights = numbers<float>(30 * 20, 1000);
   const Array halves = [&] {

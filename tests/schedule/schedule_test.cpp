@@ -172,6 +172,19 @@ TEST(Points, AreCutIntoTasksByTheProblemAlone) {
   EXPECT_GT(nest.task_cost, 500);
 }
 
+TEST(Points, OfALargeTranspositionFollowWhatIsRead) {
+  const auto note_of = [](std::int64_t rows, std::int64_t columns) {
+    Graph g;
+    g.set_outputs({exp(transpose(g.input("x", {columns, rows})))});
+    return nest_of(g, kWide).note;
+  };
+  for (const auto& [rows, columns] : {std::pair(1024, 1024), {512, 512}, {300, 700}, {128, 40}})
+    EXPECT_NE(note_of(rows, columns).find("rows of a vector"), std::string::npos) << rows << " x " << columns;
+  // Few lines, which stay in the cache until all of them has been read.
+  for (const auto& [rows, columns] : {std::pair(49 * 16, 128), {10, 128}, {1024, 16}})
+    EXPECT_EQ(note_of(rows, columns).find("rows of a vector"), std::string::npos) << rows << " x " << columns;
+}
+
 TEST(Verifier, RefusesToReduceLanesThatAreApart) {
   Graph g;
   g.set_outputs({sum(g.input("x", {8, 1000}), {1})});
