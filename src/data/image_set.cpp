@@ -53,6 +53,14 @@ std::string find_idx(const std::filesystem::path& folder, const std::string& nam
     std::error_code error;
     if (std::filesystem::exists(path, error)) return path;
   }
+  std::error_code error;
+  if (!std::filesystem::exists(folder, error)) {
+    throw Error(ErrorCode::file_not_found, fmt::format("{}: no such folder", folder.string()));
+  }
+  if (!std::filesystem::is_directory(folder, error)) {
+    throw Error(ErrorCode::file_not_found,
+                fmt::format("{}: expected a folder with {}, it is a file", folder.string(), name));
+  }
   throw Error(ErrorCode::file_not_found,
               fmt::format("no {0} in {1}: looked for {0} and {0}.gz", name, folder.string()));
 }

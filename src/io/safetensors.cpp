@@ -79,7 +79,9 @@ SafeTensorsHeader read_header(InputFile& file, std::uint64_t& header_bytes) {
   }
   file.read(&header_bytes, kLengthBytes);
   if (header_bytes > kMaxSafeTensorsHeader) {
-    malformed(path, fmt::format("a header of {} bytes; the format allows {}", header_bytes, kMaxSafeTensorsHeader));
+    malformed(path,
+              fmt::format("not a safetensors file: its first bytes say a header of {} bytes, the format allows {}",
+                          header_bytes, kMaxSafeTensorsHeader));
   }
   if (header_bytes > file.size() - kLengthBytes) {
     throw Error(ErrorCode::file_truncated,

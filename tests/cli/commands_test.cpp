@@ -28,6 +28,19 @@ TEST(CommandLine, EndsWithStatus2WhereItIsWrong) {
       << "f.json is of f";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--save", "f.json", "--save-best", "f"}).status, 2)
       << "f.json is of f";
+  for (const char* target : {"l/train.jsonl", "d/train-images-idx3-ubyte", "d/t10k-labels-idx1-ubyte.gz"}) {
+    EXPECT_EQ(run(folder, {"train", "--data", "d", "--log", "l", "--save", target}).status, 2) << target;
+    EXPECT_EQ(run(folder, {"train", "--data", "d", "--log", "l", "--save-best", target}).status, 2) << target;
+  }
+  const std::vector<std::string> rotating{"train",        "--data", "d",      "--save", "f.st",
+                                          "--save-every", "5",      "--keep", "1",      "--save-best"};
+  for (const auto& [best, status] : {std::pair("f-15.st", 2), {"g/f-15.st", 1}, {"f-best.st", 1}}) {
+    std::vector<std::string> words = rotating;
+    words.emplace_back(best);
+    EXPECT_EQ(run(folder, words).status, status) << best;
+  }
+  std::ofstream(folder.file("c.json")) << R"({"data": "d", "save": "c.json"})";
+  EXPECT_EQ(run(folder, {"train", "--config", "c.json"}).status, 2) << "the configuration would be gone";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--lr", "1e39"}).status, 2) << "a rate is a float";
   EXPECT_EQ(run(folder, {"eval", "--data", "d", "--average"}).status, 2) << "--average needs --load";
   EXPECT_EQ(run(folder, {"train", "--data", "d", "--device", "abacus"}).status, 2);
@@ -201,6 +214,38 @@ TEST(Show, OfAFileThatIsNoGraphNamesTheFileThePlaceAndWhatCame) {
   expect(folder.path(), "cannot read " + folder.path().string() + ": Is a directory");
   expect("/dev/zero", "cannot read /dev/zero: not a regular file");
   EXPECT_EQ(run(folder, {"show", "model.onnx"}).status, 1);
+}
+
+TEST(Show, OfAStepOfAGraphThatHasNoneSaysWhatIsMissing) {
+  const Folder folder;
+  const auto expect = [&](const std::string& text, const std::string& message) {
+    std::ofstream(folder.file("a.ws")) << text;
+    const Finished result = run(folder, {"show", "a.ws", "--optimizer", "adamw"});
+    EXPECT_EQ(result.status, 1) << text;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  };
+  expect("graph \"g\"\n", "no outputs");
+  expect("graph \"g\"\n%0 = input \"x\" : f32[]\noutputs %0\n", "trainable parameters is empty");
+}
+
+TEST(CommandLine, OfTheDataSaysWhatIsThereInPlaceOfTheFolder) {
+  const Folder folder;
+  std::ofstream(folder.file("file")) << "x";
+  std::filesystem::create_directory(folder.file("empty"));
+  for (const auto& [data, part] : {std::pair("nowhere", "nowhere: no such folder"),
+                                   {"file", "it is a file"},
+                                   {"empty", "no t10k-images-idx3-ubyte in empty"}}) {
+    const Finished result = run(folder, {"eval", "--data", data});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  }
+}
+
+TEST(CommandLine, AFileAtItsLimitIsAnErrorOfEveryCommand) {
+  const Folder folder;
+  std::ofstream(folder.file("a.jsonl")) << "{\"event\": \"step\", \"step\": 1, \"loss\": 1}\n";
+  const Finished result = run_shell(folder, "ulimit -f 0; exec wholestep plot a.jsonl -o a.svg");
+  EXPECT_EQ(result.status, 1) << result.err;
 }
 
 TEST(Show, PrintsPlanLoopsAndReport) {

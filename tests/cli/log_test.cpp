@@ -1,5 +1,6 @@
 // What a log holds after a run was killed and goes on.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,15 @@ TEST(Log, ThatCannotBeWrittenLosesNoStepAndIsNoSuccess) {
             "--log log: log/train.jsonl: cannot write: No space left on device; the run goes on without\n"
             "wholestep: error: --log log does not hold all steps\n");
   EXPECT_EQ(steps_in(folder.file("a.safetensors")), "20");
+}
+
+TEST(Log, IsNoPipe) {
+  const DataFolder folder;
+  std::filesystem::create_directory(folder.file("log"));
+  ASSERT_EQ(mkfifo(folder.file("log/train.jsonl").c_str(), 0600), 0);
+  const Finished result = run(folder, {"train", "--data", folder.data(), "--steps", "1", "--log", "log"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("expected a file, log/train.jsonl is a pipe"), std::string::npos) << result.err;
 }
 
 TEST(Log, TellsTensorBoardAtWhichStepARunGoesOn) {

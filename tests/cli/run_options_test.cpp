@@ -262,6 +262,26 @@ TEST(Eval, OfAScheduleFreeCheckpointIsAtThePointThatTrainingEvaluated) {
   EXPECT_NEAR(evaluated.at("final_loss").get<double>(), trained.at("test_loss").get<double>(), 1e-6);
 }
 
+TEST(Train, RotationLeavesFilesAloneThatOtherRunsOrPeopleWrote) {
+  const DataFolder folder;
+  const auto save = [&](const std::string& seed, const std::string& steps, const std::string& to) {
+    ASSERT_EQ(run(folder, train(folder, {"--steps", steps, "--seed", seed, "--save", to})).status, 0);
+  };
+  save("1", "7", "a-1.safetensors");
+  save("2", "5", "a-5.safetensors");
+  save("0", "9", "a-4.safetensors");
+  std::ofstream(folder.file("a-3.safetensors")) << "precious";
+  const std::vector<std::string> before = files_of(folder, "a-");
+  save("0", "10", "a.safetensors");
+  ASSERT_EQ(run(folder, train(folder, {"--steps", "22", "--save", "a.safetensors", "--save-every", "5", "--keep", "1",
+                                       "--resume", "a.safetensors"}))
+                .status,
+            0);
+  std::vector<std::string> after = files_of(folder, "a-");
+  EXPECT_EQ(std::erase_if(after, [](const std::string& name) { return name.starts_with("a-20."); }), 2);
+  EXPECT_EQ(after, before);
+}
+
 TEST(Eval, OfWeightsThatAreNotFiniteIsAnErrorThatNamesThem) {
   const DataFolder folder;
   ASSERT_EQ(run(folder, train(folder, {"--steps", "1", "--save", "a.safetensors"})).status, 0);
@@ -275,6 +295,11 @@ TEST(Eval, OfWeightsThatAreNotFiniteIsAnErrorThatNamesThem) {
   const Finished result = run(folder, {"eval", "--data", folder.data(), "--load", "a.safetensors"});
   EXPECT_EQ(result.status, 1);
   EXPECT_NE(result.err.find("\"fc2.bias\" holds nan"), std::string::npos) << result.err;
+  for (const char* steps : {"1", "9"}) {
+    const Finished resumed = run(folder, train(folder, {"--resume", "a.safetensors", "--steps", steps}));
+    EXPECT_EQ(resumed.status, 1);
+    EXPECT_NE(resumed.err.find("a.safetensors: tensor \"fc2.bias\" holds nan"), std::string::npos) << resumed.err;
+  }
 }
 
 TEST(Train, FindsAFileSystemWithoutRoomBeforeItTrains) {

@@ -349,6 +349,14 @@ TEST(Train, FindsATargetThatCannotBeWrittenBeforeItTrains) {
     EXPECT_EQ(result.out, "") << "nothing was trained";
     EXPECT_NE(result.err.find(target), std::string::npos) << result.err;
   }
+  std::filesystem::create_symlink("not-there", folder.file("link"));
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  for (const char* target : {"link", "loop"}) {
+    const Finished result = run(folder, {"train", "--data", folder.data(), "--epochs", "1", "--save", target});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_EQ(result.out, "") << "nothing was trained";
+    EXPECT_NE(result.err.find("a link to nothing"), std::string::npos) << result.err;
+  }
 }
 
 TEST(Train, AFullTargetIsAnErrorThatKeepsTheOldCheckpoint) {

@@ -71,6 +71,9 @@ constexpr std::uint64_t kHeaderBytes = 2048, kTensorsOfParameter = 8, kEntryByte
 void Checkpoints::check_writable(const std::string& option, const std::string& path) {
   std::error_code ignored;
   for (const std::string& file : {path, config_beside(path)}) {
+    if (fs::is_symlink(file, ignored) && !fs::exists(file, ignored)) {
+      throw Error(ErrorCode::io_error, fmt::format("{} {}: {} is a link to nothing", option, path, file));
+    }
     if (fs::is_directory(file, ignored)) {
       throw Error(ErrorCode::io_error, fmt::format("{} {}: expected a file, {} is a folder", option, path, file));
     }
@@ -113,18 +116,23 @@ std::string Checkpoints::numbered(std::int64_t steps) const {
   return fmt::format("{}{}{}", before, steps, after);
 }
 
+std::int64_t Checkpoints::number_of(const std::string& saved, const std::string& path) {
+  const auto [before, after] = around_number(fs::path(saved).filename().string());
+  const std::string name = fs::path(path).filename().string();
+  if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) return -1;
+  const char* const number_end = name.data() + name.size() - after.size();
+  std::int64_t number = -1;
+  const auto [stop, bad] = std::from_chars(name.data() + before.size(), number_end, number);
+  return bad == std::errc() && stop == number_end ? number : -1;
+}
+
 void Checkpoints::adopt(std::int64_t steps) {
   if (plan_.keep == 0) return;
-  const auto [before, after] = around_number(fs::path(plan_.path).filename().string());
   std::error_code error;
   for (fs::directory_iterator entry(folder_of(plan_.path), error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() <= before.size() + after.size() || !name.starts_with(before) || !name.ends_with(after)) continue;
-    const char* const number_end = name.data() + name.size() - after.size();
-    std::int64_t number = -1;
-    const auto [stop, bad] = std::from_chars(name.data() + before.size(), number_end, number);
-    if (bad == std::errc() && stop == number_end && number >= 0 && number <= steps) kept_.push_back(number);
+    const std::int64_t number = number_of(plan_.path, entry->path());
+    if (number >= 0 && number <= steps && run_.wrote(entry->path(), number)) kept_.push_back(number);
   }
   std::sort(kept_.begin(), kept_.end());
 }

@@ -26,7 +26,10 @@ class Checkpoints {
   static void check_writable(const std::string& option, const std::string& path);
   /// Throws `io_error` where the file system says that it has not the room for all files.
   void check_space(const ResidentTrainer& trainer) const;
-  /// Counts the files of this run that are there already: those of up to `steps` steps.
+  /// The number of steps where `path` is one of the numbered files that go with `saved`; -1 for any other.
+  static std::int64_t number_of(const std::string& saved, const std::string& path);
+  /// Counts the numbered files of this run that are there already: those of up to `steps` steps. Others of such a name
+  /// stay where they are.
   void adopt(std::int64_t steps);
 
   /// Each writes the state after the last step and returns where.

@@ -97,11 +97,12 @@ void move_to_evaluation_point(const std::string& path, const io::SafeTensors& fi
 }
 
 /// Weights that are not finite have no loss worth reporting.
-[[noreturn]] void fail_non_finite(const std::string& path, const NamedArrays& weights, double loss) {
+[[noreturn]] void fail_non_finite(const std::string& path, const NamedArrays& weights, bool average, double loss) {
   for (const auto& [name, values] : weights) {
     for (const double value : values.to_doubles()) {
       if (std::isfinite(value)) continue;
-      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}\" holds {}", path, name, number_text(value)));
+      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}{}\" holds {}", path, average ? "average/" : "",
+                                                     name, number_text(value)));
     }
   }
   throw Error(ErrorCode::non_finite, fmt::format("the loss over the test examples is {}", number_text(loss)));
@@ -192,7 +193,7 @@ int run_eval(const EvalOptions& options) {
   Forward forward(options, build, std::min(options.batch, test.size()));
   forward.set(values);
   const Result result = evaluate(forward, test, options.batch);
-  if (!std::isfinite(result.loss)) fail_non_finite(options.load, values, result.loss);
+  if (!std::isfinite(result.loss)) fail_non_finite(options.load, values, options.average, result.loss);
   if (options.json) {
     const nlohmann::ordered_json object = {
         {"model", options.model},

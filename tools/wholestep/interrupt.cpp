@@ -29,9 +29,7 @@ void catch_interrupts() {
   handle(SIGTERM, on_signal, SA_RESETHAND);
   // A terminal that goes away says so itself, and its shell once more; under nohup nobody wants to hear of it.
   if (!is_ignored(SIGHUP)) handle(SIGHUP, on_signal);
-  // A pipe without a reader, a file at its limit: the write says it.
-  handle(SIGPIPE, SIG_IGN);
-  handle(SIGXFSZ, SIG_IGN);
+  handle(SIGPIPE, SIG_IGN);  // the write says that there is no reader
 }
 
 bool interrupted() { return signalled != 0; }

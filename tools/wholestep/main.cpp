@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <utility>
@@ -52,6 +53,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   wholestep::cli::occupy_standard_files();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that would grow too large is an error where it is written
   int status = 1;
   try {
     status = wholestep::cli::run(argc, argv);

@@ -103,7 +103,23 @@ void RunIdentity::check(const std::string& path) const {
 }
 
 RunIdentity RunIdentity::of_checkpoint(const std::string& path) {
-  const Metadata metadata = io::read_safetensors(path).metadata;
+  return from_metadata(path, io::read_safetensors(path).metadata);
+}
+
+// The goal and the learning rate may be others after a resume.
+bool RunIdentity::wrote(const std::string& path, std::int64_t steps) const {
+  try {
+    const Metadata metadata = io::read_safetensors(path).metadata;
+    RunIdentity other = from_metadata(path, metadata);
+    other.goal = goal;
+    other.lr = lr;
+    return other == *this && number<std::int64_t>(metadata, path, "steps") == steps;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+RunIdentity RunIdentity::from_metadata(const std::string& path, const Metadata& metadata) {
   const auto extra = [](std::string_view key) { return fmt::format("{}{}", kExtra, key); };
   RunIdentity run;
   run.model = entry(metadata, path, extra("model"));

@@ -26,6 +26,8 @@ struct RunIdentity {
   std::uint64_t seed = 0;
   std::int64_t examples = 0;  // in the training set
 
+  bool operator==(const RunIdentity&) const = default;
+
   /// Steps in an epoch. A last batch that is smaller than the others is a step of its own where batches are
   /// accumulated: the mean of a step is over batches of one size.
   std::int64_t steps_per_epoch() const;
@@ -38,8 +40,11 @@ struct RunIdentity {
   /// Reads the metadata of the checkpoint at `path`. Throws as `io::read_safetensors`, and `checkpoint_mismatch` where
   /// it was not written by `wholestep train`, or holds what no option of it could have said.
   static RunIdentity of_checkpoint(const std::string& path);
+  /// Whether the file at `path` is a checkpoint that this run, before or after a resume, wrote at step `steps`.
+  bool wrote(const std::string& path, std::int64_t steps) const;
 
  private:
+  static RunIdentity from_metadata(const std::string& path, const Metadata& metadata);
   void check(const std::string& path) const;
 };
 

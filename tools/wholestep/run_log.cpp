@@ -22,6 +22,8 @@ RunLog::RunLog(const std::string& folder) : path_(folder + "/train.jsonl") {
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error(ErrorCode::io_error, fmt::format("--log {}: cannot make the folder: {}", folder, error.message()));
+  if (std::filesystem::is_fifo(path_, error))
+    throw Error(ErrorCode::io_error, fmt::format("--log {}: expected a file, {} is a pipe", folder, path_));
   drop_half_line(path_);  // of a process that was killed
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw Error(ErrorCode::io_error, fmt::format("{}: cannot open: {}", path_, std::strerror(errno)));

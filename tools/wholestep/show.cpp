@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 #include "progress.h"
 #include "train/step_graph.h"
+#include "train/validate.h"
 #include "wholestep/nn.h"
 #include "wholestep/session.h"
 
@@ -63,6 +64,8 @@ Graph subject(const ShowOptions& options) {
   if (!options.file.empty() && !options.optimizer) return forward;
   const Optimizer optimizer = optimizer_by_name(options.optimizer.value_or("adamw"));
   const std::vector<std::string> names = trainable(forward);
+  train::check_loss(forward);
+  train::check_trainable(forward, names);
   return train::make_step_graph(forward, names, train::rules_of(*optimizer, forward, names));
 }
 

@@ -126,15 +126,16 @@ std::string config_of(const TrainOptions& options, const RunIdentity& run) {
                                    {"lr", run.lr},
                                    {"schedule", run.schedule},
                                    {"batch", run.batch},
+                                   {"accumulate", run.accumulate},
                                    {"seed", run.seed},
                                    {"steps", run.goal},
+                                   {"monitor", run.monitor},
                                    {"precision", run.precision},
                                    {"device", options.device.name},
                                    {"threads", options.device.threads}};
   const auto add = [&](const char* key, const auto& value, const auto& none) {
     if (value != none) config[key] = value;
   };
-  add("accumulate", run.accumulate, 1);
   if (run.clip_norm) config["clip-norm"] = *run.clip_norm;
   if (run.ema) config["ema"] = *run.ema;
   add("save", options.save, "");
@@ -142,7 +143,6 @@ std::string config_of(const TrainOptions& options, const RunIdentity& run) {
   add("keep", options.keep, 0);
   add("save-best", options.save_best, "");
   add("patience", options.patience, 0);
-  add("monitor", run.monitor, "loss");
   add("log", options.log, "");
   return config.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -245,15 +245,19 @@ bool one_file(const std::string& a, const std::string& b) {
   return !place(a).empty() && place(a) == place(b);
 }
 
-/// Refuses `path` of `option`, which has files that end with `endings` beside it, where checkpoints `saved` of
-/// `saving`, which have a ".json", would be written to one of them.
-void check_apart(const std::string& option, const std::string& path, std::vector<std::string> endings,
-                 const std::string& saving, const std::string& saved) {
-  if (path.empty() || saved.empty()) return;
-  endings.emplace_back();
-  for (const std::string& ending : endings) {
-    if (!one_file(path + ending, saved) && !one_file(path + ending, saved + ".json")) continue;
-    throw CLI::ValidationError(option, fmt::format("{}: {} {} would write one of its files too", path, saving, saved));
+/// Refuses a checkpoint `path` of `option`, with its ".json", where it would be written over something else of the run.
+void check_apart(const TrainOptions& options, const std::string& option, const std::string& path) {
+  if (path.empty()) return;
+  const auto refuse = [&](const std::string& what) {
+    throw CLI::ValidationError(option, fmt::format("{}: it would be written over {}", path, what));
+  };
+  const auto is = [&](const std::string& other) { return one_file(path, other) || one_file(path + ".json", other); };
+  if (!options.log.empty() && (is(options.log) || is(options.log + "/train.jsonl"))) refuse("--log " + options.log);
+  if (!options.config.empty() && one_file(path, options.config)) refuse("--config " + options.config);
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const std::string file = options.data + "/" + name;
+    if (is(file) || is(file + ".gz")) refuse("the data set, --data " + options.data);
   }
 }
 
@@ -262,9 +266,27 @@ void check_together(const TrainOptions& options) {
   if (options.data.empty()) throw CLI::RequiredError("--data");
   if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
   if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
-  check_apart("--save-best", options.save_best, {".json"}, "--save", options.save);
-  check_apart("--log", options.log, {}, "--save", options.save);
-  check_apart("--log", options.log, {}, "--save-best", options.save_best);
+  check_apart(options, "--save", options.save);
+  check_apart(options, "--save-best", options.save_best);
+  if (options.save.empty() || options.save_best.empty()) return;
+  const auto folder_of = [](const std::string& path) { return std::filesystem::absolute(path).parent_path().string(); };
+  const bool numbered = options.keep > 0 && one_file(folder_of(options.save), folder_of(options.save_best)) &&
+                        Checkpoints::number_of(options.save, options.save_best) >= 0;
+  if (numbered || one_file(options.save, options.save_best) || one_file(options.save + ".json", options.save_best) ||
+      one_file(options.save, options.save_best + ".json")) {
+    throw CLI::ValidationError(
+        "--save-best", fmt::format("{}: --save {} would write one of its files too", options.save_best, options.save));
+  }
+}
+
+/// A run cannot go on from weights that are not finite.
+void check_weights(const ResidentTrainer& trainer, const std::string& path) {
+  for (const auto& [name, values] : trainer.params()) {
+    for (const double value : values.to_doubles()) {
+      if (std::isfinite(value)) continue;
+      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}\" holds {}", path, name, number_text(value)));
+    }
+  }
 }
 
 int run_train(const TrainOptions& options) {
@@ -305,6 +327,7 @@ int run_train(const TrainOptions& options) {
   if (!options.resume.empty()) {
     plan.resumed = true;
     plan.progress = RunProgress::from_metadata(options.resume, trainer.load(options.resume));
+    check_weights(trainer, options.resume);
   }
   Checkpoints checkpoints(plan.checkpoints, plan.run);
   checkpoints.check_space(trainer);
