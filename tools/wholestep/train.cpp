@@ -10,6 +10,7 @@
 
 #include "checks.h"
 #include "command.h"
+#include "core/convert.h"
 #include "interrupt.h"
 #include "json.h"
 #include "options.h"
