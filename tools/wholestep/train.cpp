@@ -1,9 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,9 +11,9 @@
 #include "core/convert.h"
 #include "interrupt.h"
 #include "json.h"
-#include "options.h"
 #include "progress.h"
 #include "run_config.h"
+#include "train_options.h"
 #include "training.h"
 #include "wholestep/nn.h"
 #include "wholestep/optim.h"
@@ -23,33 +21,6 @@
 
 namespace wholestep::cli {
 namespace {
-
-struct TrainOptions {
-  std::string config;
-  std::optional<std::string> model;
-  std::string data;
-  std::optional<std::string> optimizer;
-  std::optional<double> lr;
-  std::optional<std::int64_t> batch;
-  std::optional<std::int64_t> accumulate;
-  std::optional<double> clip_norm;
-  std::optional<double> ema;
-  std::optional<std::uint64_t> seed;
-  std::optional<std::string> schedule;
-  std::optional<std::string> precision;
-  std::optional<std::int64_t> epochs;
-  std::optional<std::int64_t> steps;
-  DeviceOptions device;
-  std::string save;
-  std::int64_t save_every = 0;
-  std::int64_t keep = 0;
-  std::string save_best;
-  std::int64_t patience = 0;
-  std::optional<std::string> monitor;
-  std::string resume;
-  std::string log;
-  bool json = false;
-};
 
 Schedule schedule_of(const std::string& text, std::int64_t goal) {
   return from_option("--schedule", [&] { return Schedule::parse(text, std::max<std::int64_t>(goal, 1)); });
@@ -238,48 +209,6 @@ void say_what_is_less(const RunIdentity& run) {
   }
 }
 
-bool one_file(const std::string& a, const std::string& b) {
-  const auto place = [](const std::string& path) {
-    std::error_code error;  // an impossible path is refused when it is written
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
-  };
-  return !place(a).empty() && place(a) == place(b);
-}
-
-/// Refuses a checkpoint `path` of `option`, with its ".json", where it would be written over something else of the run.
-void check_apart(const TrainOptions& options, const std::string& option, const std::string& path) {
-  if (path.empty()) return;
-  const auto refuse = [&](const std::string& what) {
-    throw CLI::ValidationError(option, fmt::format("{}: it would be written over {}", path, what));
-  };
-  const auto is = [&](const std::string& other) { return one_file(path, other) || one_file(path + ".json", other); };
-  if (!options.log.empty() && (is(options.log) || is(options.log + "/train.jsonl"))) refuse("--log " + options.log);
-  if (!options.config.empty() && one_file(path, options.config)) refuse("--config " + options.config);
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
-    const std::string file = options.data + "/" + name;
-    if (is(file) || is(file + ".gz")) refuse("the data set, --data " + options.data);
-  }
-}
-
-/// What options need of each other, wherever they came from.
-void check_together(const TrainOptions& options) {
-  if (options.data.empty()) throw CLI::RequiredError("--data");
-  if (options.save_every > 0 && options.save.empty()) throw CLI::ValidationError("--save-every", "needs --save");
-  if (options.keep > 0 && options.save_every == 0) throw CLI::ValidationError("--keep", "needs --save-every");
-  check_apart(options, "--save", options.save);
-  check_apart(options, "--save-best", options.save_best);
-  if (options.save.empty() || options.save_best.empty()) return;
-  const auto folder_of = [](const std::string& path) { return std::filesystem::absolute(path).parent_path().string(); };
-  const bool numbered = options.keep > 0 && one_file(folder_of(options.save), folder_of(options.save_best)) &&
-                        Checkpoints::number_of(options.save, options.save_best) >= 0;
-  if (numbered || one_file(options.save, options.save_best) || one_file(options.save + ".json", options.save_best) ||
-      one_file(options.save, options.save_best + ".json")) {
-    throw CLI::ValidationError(
-        "--save-best", fmt::format("{}: --save {} would write one of its files too", options.save_best, options.save));
-  }
-}
-
 /// A run cannot go on from weights that are not finite.
 void check_weights(const ResidentTrainer& trainer, const std::string& path) {
   for (const auto& [name, values] : trainer.params()) {
@@ -373,80 +302,10 @@ int run_train(const TrainOptions& options) {
 void add_train(CLI::App& app, int& status) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "train a model");
-  command
-      ->add_option("--config", options->config,
-                   "JSON file with options, as stands beside a checkpoint; the command line overrides it")
-      ->type_name("FILE")
-      ->transform(not_empty());
-  command->add_option("MODEL,--model", options->model, "built-in model (default: mlp)")
-      ->transform(known_to([](const std::string& name) { models::by_name(name); }));
-  command
-      ->add_option("--data", options->data,
-                   "folder with the four IDX files of a data set like MNIST, plain or .gz; needed")
-      ->type_name("FOLDER")
-      ->transform(not_empty());
-  add_optimizer(*command, options->optimizer, "default: adamw");
-  command->add_option("--lr", options->lr, "learning rate (default: the optimizer's)")
-      ->transform(number_from(0, true, std::numeric_limits<float>::max()));
-  command
-      ->add_option("--schedule", options->schedule,
-                   fmt::format("factor of the learning rate over the steps: {}; for example cosine(warmup=100, "
-                               "final=0.1) (default: constant)",
-                               fmt::join(Schedule::kinds(), ", ")))
-      ->transform(known_to([](const std::string& text) { Schedule::parse(text, kMostSteps); }));
-  command->add_option("--batch", options->batch, "examples in a step (default: 64)")
-      ->transform(whole_number(1, kMostExamples));
-  command->add_option("--accumulate", options->accumulate, "batches whose mean gradient makes a step (default: 1)")
-      ->transform(whole_number(1, kMostExamples));
-  command
-      ->add_option("--clip-norm", options->clip_norm, "scale gradients down together to this norm where it is larger")
-      ->transform(normal_number());
-  command
-      ->add_option(
-          "--ema", options->ema,
-          "keep averages of the weights with this decay, such as 0.999, and evaluate them instead of the weights")
-      ->transform(number_from(0, false, std::nextafter(1.0, 0.0)));
-  command->add_option("--seed", options->seed, "of initial values and shuffling (default: 0)")
-      ->transform(seed_number());
-  CLI::Option* epochs = command
-                            ->add_option("--epochs", options->epochs,
-                                         "passes over the training set, those before a resume included (default: 10)")
-                            ->transform(whole_number(0, kMostExamples));
-  command->add_option("--steps", options->steps, "steps instead of epochs, those before a resume included")
-      ->transform(whole_number(0, kMostSteps))
-      ->excludes(epochs);
-  options->device.add_to(*command);
-  add_precision(*command, options->precision);
-  command->add_option("--save", options->save, "checkpoint, written at the end")
-      ->type_name("FILE")
-      ->transform(not_empty());
-  command->add_option("--save-every", options->save_every, "also save each time this many steps are done")
-      ->transform(whole_number(1, kMostSteps));
-  command
-      ->add_option("--keep", options->keep,
-                   "--save-every writes files of its own, NAME-STEP.safetensors; keep the newest so many")
-      ->transform(whole_number(1, 1000000));
-  command->add_option("--save-best", options->save_best, "checkpoint of the epoch that did best on the test set")
-      ->type_name("FILE")
-      ->transform(not_empty());
-  command->add_option("--patience", options->patience, "end after so many epochs without a better test result")
-      ->transform(whole_number(1, kMostExamples));
-  command->add_option("--monitor", options->monitor, "what better means: loss or accuracy (default: loss)")
-      ->transform(CLI::IsMember({"loss", "accuracy"}));
-  command
-      ->add_option("--resume", options->resume,
-                   "continue the run that wrote this checkpoint; with --config FILE.json, its saves and logs too")
-      ->type_name("FILE")
-      ->transform(not_empty());
-  command
-      ->add_option("--log", options->log,
-                   "folder; appends to its train.jsonl, and writes an event file for TensorBoard")
-      ->type_name("FOLDER")
-      ->transform(not_empty());
-  command->add_flag("--json", options->json, "print one JSON object at the end");
+  options->add_to(*command);
   command->callback([options, command, &status] {
     if (!options->config.empty()) apply_config(*command, options->config);
-    check_together(*options);
+    options->check_together();
     status = run_train(*options);
   });
 }
