@@ -112,7 +112,7 @@ Block LeftOperand::fetch_rows(const Affine& first) {
       lines.push_back({Prefetch{builder_.translate(i, with, {})}});
     }
   });
-  return serial(row, std::move(lines));
+  return lines.empty() ? Block{} : around({row}, LoopKind::serial, std::move(lines));
 }
 
 // The tile that begins at row `first` is a few neighbours at each step of the depth, most of which came with those of
@@ -124,11 +124,8 @@ Block LeftOperand::fetch_columns(const Affine& first) {
   for_each_read([&](ExprId i, const Expr& e) {
     if (e.index.coefficient(row_.var) == 1) lines.push_back({Prefetch{builder_.translate(i, with, {})}});
   });
-  if (lines.empty()) return {};
-  Block block;
   const LoopKind kind = step.extent <= kMostWrittenOut ? LoopKind::unroll : LoopKind::serial;
-  block.push_back(loop(step.var, step.extent, kind, std::move(lines)));
-  return block;
+  return lines.empty() ? Block{} : around({step}, kind, std::move(lines));
 }
 
 void LeftOperand::for_each_read(const std::function<void(ExprId, const Expr&)>& visit) const {
@@ -136,13 +133,6 @@ void LeftOperand::for_each_read(const std::function<void(ExprId, const Expr&)>& 
     const Expr& e = builder_.kernel().exprs[static_cast<std::size_t>(i)];
     if ((e.kind == ExprKind::load || e.kind == ExprKind::gather) && e.guards.empty()) visit(i, e);
   });
-}
-
-Block LeftOperand::serial(const Axis& axis, Block body) {
-  if (body.empty()) return {};
-  Block block;
-  block.push_back(loop(axis.var, axis.extent, LoopKind::serial, std::move(body)));
-  return block;
 }
 
 ExprId LeftOperand::factor(Var row, NestBuilder::Substitution& with) {

@@ -30,7 +30,6 @@ class LeftOperand {
   Block fetch_rows(const Affine& first);
   Block fetch_columns(const Affine& first);
   void for_each_read(const std::function<void(ExprId, const loops::Expr&)>& visit) const;
-  static Block serial(const loops::Axis& axis, Block body);
   Affine place(Var row, const NestBuilder::Substitution& with) const;
 
   NestBuilder& builder_;

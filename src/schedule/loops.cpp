@@ -108,7 +108,7 @@ class LoopSchedule {
           const std::int64_t stride = e.index.coefficient(column.var) * static_cast<std::int64_t>(size_of(e.dtype));
           if (e.kind != loops::ExprKind::load || stride < kLineBytes || !leave_the_cache(stride, column.extent)) return;
           for (std::size_t i = 0; i + 1 < axes.size(); ++i) {
-            if (e.index.coefficient(axes[i].var) == 1) found = i;
+            if (e.index.coefficient(axes[i].var) == 1 && axes[i].extent > 0) found = i;
           }
         });
       }
@@ -133,11 +133,7 @@ class LoopSchedule {
       with_.clear();
       with_[row.var] = Affine::of(piece, chunk) + Affine::of(i);
       with_[column.var] = Affine::of(vector, lanes_) + Affine::of(lane);
-      Block points;
-      points.push_back(loop(lane, columns, LoopKind::vector, at_point(true)));
-      Block block;
-      block.push_back(loop(i, rows, LoopKind::serial, std::move(points)));
-      return block;
+      return around({{i, rows}}, LoopKind::serial, around({{lane, columns}}, LoopKind::vector, at_point(true)));
     };
     const auto columns_of = [&](std::int64_t rows) {
       return split(vector, column.extent / lanes_, column.extent % lanes_, lanes_,

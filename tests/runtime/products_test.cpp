@@ -119,6 +119,16 @@ TEST_P(Products, TranspositionsOfAnySizeMoveEachElement) {
   }
 }
 
+TEST_P(Products, TranspositionsOfNothingAreEmpty) {
+  const std::vector<float> values(512 * 1024);
+  Graph g;
+  const Tensor x = g.input("x", {1024, 512});
+  g.set_outputs({transpose(slice(x, {0, 5}, {1024, 5})), transpose(slice(x, {5, 0}, {5, 512}))});
+  const std::vector<Array> found = Session(GetParam()).compile(g).run({{"x", values}});
+  EXPECT_EQ(found[0].shape(), (Shape{0, 1024}));
+  EXPECT_EQ(found[1].shape(), (Shape{512, 0}));
+}
+
 TEST_P(Products, WithALeftOperandOfHalvesHasTheSameBits) {
   const auto weights = numbers<float>(30 * 20, 1000);
   const Array halves = [&] {
