@@ -39,6 +39,16 @@ Graph Rebuild::finish() {
   return std::move(to_);
 }
 
+Graph rewrite(const Graph& graph, const std::function<Tensor(Rebuild&, NodeId)>& make) {
+  Rebuild rebuild(graph);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto id = static_cast<NodeId>(i);
+    const Tensor made = make(rebuild, id);
+    rebuild.set(id, made.valid() ? made : rebuild.copy(id));
+  }
+  return rebuild.finish();
+}
+
 bool is_signature(const Node& node) { return text::is_named(*node.op); }
 
 }  // namespace wholestep::passes

@@ -1,5 +1,6 @@
 #pragma once
 // What graph-to-graph passes share: a new graph grown from an old one, node by node.
+#include <functional>
 #include <vector>
 
 #include "wholestep/graph.h"
@@ -27,6 +28,10 @@ class Rebuild {
   Graph to_;
   std::vector<NodeId> new_ids_;
 };
+
+/// `graph` with what `make` gives for a node in its place; a node for which it gives an invalid tensor stays as it is.
+/// `make` appends to `rebuild.to()`, and takes operands from `rebuild`.
+Graph rewrite(const Graph& graph, const std::function<Tensor(Rebuild& rebuild, NodeId id)>& make);
 
 /// Whether the node is part of the program's signature: an input, parameter or state.
 bool is_signature(const Node& node);

@@ -64,25 +64,19 @@ Tensor cut(Tensor x, bool columns, std::int64_t pieces) {
 }  // namespace
 
 Graph split_depth(const Graph& graph) {
-  Rebuild rebuild(graph);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const auto id = static_cast<NodeId>(i);
+  return rewrite(graph, [&](Rebuild& rebuild, NodeId id) {
     const Node& node = graph.node(id);
-    if (node.op->kind == OpKind::contraction && (node.type.dtype == DType::f32 || node.type.dtype == DType::f64)) {
-      const Product product(node, graph.node(node.operands[0]).type.shape);
-      if (const std::int64_t pieces = product.pieces(); pieces > 1) {
-        const std::vector<Tensor> operands = rebuild.operands(id);
-        const Tensor parts = rebuild.to().apply(
-            node.op->name,
-            {cut(operands[0], !product.transpose_a, pieces), cut(operands[1], product.transpose_b, pieces)},
-            node.attrs);
-        rebuild.set(id, reduce_sum(parts, {parts.rank() - 3}));
-        continue;
-      }
-    }
-    rebuild.set(id, rebuild.copy(id));
-  }
-  return rebuild.finish();
+    const bool wide_float = node.type.dtype == DType::f32 || node.type.dtype == DType::f64;
+    if (node.op->kind != OpKind::contraction || !wide_float) return Tensor();
+    const Product product(node, graph.node(node.operands[0]).type.shape);
+    const std::int64_t pieces = product.pieces();
+    if (pieces <= 1) return Tensor();
+    const std::vector<Tensor> operands = rebuild.operands(id);
+    const Tensor parts = rebuild.to().apply(
+        node.op->name, {cut(operands[0], !product.transpose_a, pieces), cut(operands[1], product.transpose_b, pieces)},
+        node.attrs);
+    return reduce_sum(parts, {parts.rank() - 3});
+  });
 }
 
 }  // namespace wholestep::passes

@@ -62,23 +62,16 @@ Tensor in_two_steps(const Node& node, Tensor x, const std::vector<std::int64_t>&
 }  // namespace
 
 Graph split_reductions(const Graph& graph) {
-  Rebuild rebuild(graph);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const auto id = static_cast<NodeId>(i);
+  return share_common(rewrite(graph, [&](Rebuild& rebuild, NodeId id) {
     const Node& node = graph.node(id);
     const bool rounded_between = node.type.dtype == DType::bf16 || node.type.dtype == DType::f16;
-    if (node.op->kind == OpKind::reduction && !rounded_between && num_elements(node.type.shape) <= kFewResults) {
-      const Shape& shape = graph.node(node.operands[0]).type.shape;
-      const auto& axes = node.attrs.get<std::vector<std::int64_t>>("axes");
-      const auto split = num_elements(shape) >= kManyElements ? split_of(shape, axes) : std::nullopt;
-      if (split) {
-        rebuild.set(id, in_two_steps(node, rebuild.operands(id)[0], axes, *split));
-        continue;
-      }
-    }
-    rebuild.set(id, rebuild.copy(id));
-  }
-  return share_common(rebuild.finish());
+    if (node.op->kind != OpKind::reduction || rounded_between) return Tensor();
+    const Shape& shape = graph.node(node.operands[0]).type.shape;
+    if (num_elements(node.type.shape) > kFewResults || num_elements(shape) < kManyElements) return Tensor();
+    const auto& axes = node.attrs.get<std::vector<std::int64_t>>("axes");
+    const std::optional<Split> split = split_of(shape, axes);
+    return split ? in_two_steps(node, rebuild.operands(id)[0], axes, *split) : Tensor();
+  }));
 }
 
 }  // namespace wholestep::passes

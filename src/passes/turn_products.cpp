@@ -42,30 +42,24 @@ Stored second_operand(const Graph& graph, const Node& product) {
   return swaps ? Stored{node.operands[0], !given.transposed} : given;
 }
 
-bool is_better_turned(const Graph& graph, const Node& node) {
-  if (node.op->kind != OpKind::contraction || !second_operand(graph, node).transposed) return false;
+bool is_better_turned(const Graph& graph, const Node& product, const Stored& second) {
   const auto elements = [&](NodeId id) { return num_elements(graph.node(id).type.shape); };
-  const std::int64_t copied = elements(node.operands[0]) + num_elements(node.type.shape);
-  return elements(node.operands[1]) >= kLeastElements && elements(node.operands[1]) / kTimesLarger >= copied;
+  const std::int64_t copied = elements(product.operands[0]) + num_elements(product.type.shape);
+  return second.transposed && elements(second.id) >= kLeastElements && elements(second.id) / kTimesLarger >= copied;
 }
 
 }  // namespace
 
 Graph turn_products(const Graph& graph) {
-  Rebuild rebuild(graph);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const auto id = static_cast<NodeId>(i);
+  return rewrite(graph, [&](Rebuild& rebuild, NodeId id) {
     const Node& node = graph.node(id);
-    if (!is_better_turned(graph, node)) {
-      rebuild.set(id, rebuild.copy(id));
-      continue;
-    }
-    const Tensor first = rebuild.operands(id)[0], second = rebuild.of(second_operand(graph, node).id);
+    if (node.op->kind != OpKind::contraction) return Tensor();
+    const Stored second = second_operand(graph, node);
+    if (!is_better_turned(graph, node, second)) return Tensor();
     const Attrs attrs{{"transpose_a", false}, {"transpose_b", !node.attrs.get<bool>("transpose_a")}};
-    rebuild.set(id,
-                transpose(rebuild.to().apply(node.op->name, {second, first}, attrs), swapped(node.type.shape.size())));
-  }
-  return rebuild.finish();
+    const Tensor turned = rebuild.to().apply(node.op->name, {rebuild.of(second.id), rebuild.operands(id)[0]}, attrs);
+    return transpose(turned, swapped(node.type.shape.size()));
+  });
 }
 
 }  // namespace wholestep::passes

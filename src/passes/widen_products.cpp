@@ -8,19 +8,14 @@
 namespace wholestep::passes {
 
 Graph widen_products(const Graph& graph) {
-  Rebuild rebuild(graph);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const auto id = static_cast<NodeId>(i);
+  return share_common(rewrite(graph, [&](Rebuild& rebuild, NodeId id) {
     const Node& node = graph.node(id);
-    if (node.op->kind != OpKind::contraction || (node.type.dtype != DType::bf16 && node.type.dtype != DType::f16)) {
-      rebuild.set(id, rebuild.copy(id));
-      continue;
-    }
+    const bool half = node.type.dtype == DType::bf16 || node.type.dtype == DType::f16;
+    if (node.op->kind != OpKind::contraction || !half) return Tensor();
     std::vector<Tensor> wide;
     for (const Tensor operand : rebuild.operands(id)) wide.push_back(cast(operand, DType::f32));
-    rebuild.set(id, cast(rebuild.to().apply(node.op->name, wide, node.attrs), node.type.dtype));
-  }
-  return share_common(rebuild.finish());
+    return cast(rebuild.to().apply(node.op->name, wide, node.attrs), node.type.dtype);
+  }));
 }
 
 }  // namespace wholestep::passes

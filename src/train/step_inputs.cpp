@@ -20,12 +20,9 @@ Graph in_mode(Graph graph, bool training) {
   if (graph.find(nn::kStepSeed)) nn::step_seed(graph);
   if (!graph.find(nn::kStepTraining)) return graph;
   const NodeId given = nn::step_training(graph).id();
-  passes::Rebuild rebuild(graph);
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
-    const auto id = static_cast<NodeId>(i);
-    rebuild.set(id, id == given ? rebuild.to().constant(training, DType::boolean) : rebuild.copy(id));
-  }
-  return rebuild.finish();
+  return passes::rewrite(graph, [&](passes::Rebuild& rebuild, NodeId id) {
+    return id == given ? rebuild.to().constant(training, DType::boolean) : Tensor();
+  });
 }
 
 void StepKey::set(std::uint64_t seed, std::int64_t step) {
