@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "data/idx_names.h"
 #include "data/order.h"
 #include "wholestep/data.h"
 #include "wholestep/error.h"
@@ -104,10 +105,15 @@ ImageSet ImageSet::shuffled(std::uint64_t seed, std::uint64_t epoch) const {
   return result;
 }
 
-ImageSet read_idx(const std::string& folder, Split split) {
+IdxNames idx_names(Split split) {
   const std::string prefix = split == Split::train ? "train" : "t10k";
-  const std::string images_path = find_idx(folder, prefix + "-images-idx3-ubyte");
-  const std::string labels_path = find_idx(folder, prefix + "-labels-idx1-ubyte");
+  return {prefix + "-images-idx3-ubyte", prefix + "-labels-idx1-ubyte"};
+}
+
+ImageSet read_idx(const std::string& folder, Split split) {
+  const auto [images, labels] = idx_names(split);
+  const std::string images_path = find_idx(folder, images);
+  const std::string labels_path = find_idx(folder, labels);
   try {
     return ImageSet(io::read_idx(images_path), io::read_idx(labels_path));
   } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include "checks.h"
 #include "command.h"
 #include "core/convert.h"
+#include "finite.h"
 #include "json.h"
 #include "median.h"
 #include "options.h"
@@ -98,13 +99,7 @@ void move_to_evaluation_point(const std::string& path, const io::SafeTensors& fi
 
 /// Weights that are not finite have no loss worth reporting.
 [[noreturn]] void fail_non_finite(const std::string& path, const NamedArrays& weights, bool average, double loss) {
-  for (const auto& [name, values] : weights) {
-    for (const double value : values.to_doubles()) {
-      if (std::isfinite(value)) continue;
-      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}{}\" holds {}", path, average ? "average/" : "",
-                                                     name, number_text(value)));
-    }
-  }
+  check_finite(path, weights, average ? "average/" : "");
   throw Error(ErrorCode::non_finite, fmt::format("the loss over the test examples is {}", number_text(loss)));
 }
 

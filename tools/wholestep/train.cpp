@@ -8,7 +8,7 @@
 
 #include "checks.h"
 #include "command.h"
-#include "core/convert.h"
+#include "finite.h"
 #include "interrupt.h"
 #include "json.h"
 #include "progress.h"
@@ -209,16 +209,6 @@ void say_what_is_less(const RunIdentity& run) {
   }
 }
 
-/// A run cannot go on from weights that are not finite.
-void check_weights(const ResidentTrainer& trainer, const std::string& path) {
-  for (const auto& [name, values] : trainer.params()) {
-    for (const double value : values.to_doubles()) {
-      if (std::isfinite(value)) continue;
-      throw Error(ErrorCode::non_finite, fmt::format("{}: tensor \"{}\" holds {}", path, name, number_text(value)));
-    }
-  }
-}
-
 int run_train(const TrainOptions& options) {
   catch_interrupts();
   TrainingPlan plan{identify(options), {}, {}};
@@ -257,7 +247,7 @@ int run_train(const TrainOptions& options) {
   if (!options.resume.empty()) {
     plan.resumed = true;
     plan.progress = RunProgress::from_metadata(options.resume, trainer.load(options.resume));
-    check_weights(trainer, options.resume);
+    check_finite(options.resume, trainer.params());
   }
   Checkpoints checkpoints(plan.checkpoints, plan.run);
   checkpoints.check_space(trainer);

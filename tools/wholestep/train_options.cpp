@@ -10,6 +10,7 @@
 
 #include "checkpoints.h"
 #include "checks.h"
+#include "data/idx_names.h"
 #include "wholestep/nn.h"
 #include "wholestep/schedule.h"
 
@@ -33,10 +34,11 @@ void check_apart(const TrainOptions& options, const std::string& option, const s
   const auto is = [&](const std::string& other) { return one_file(path, other) || one_file(path + ".json", other); };
   if (!options.log.empty() && (is(options.log) || is(options.log + "/train.jsonl"))) refuse("--log " + options.log);
   if (!options.config.empty() && one_file(path, options.config)) refuse("--config " + options.config);
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
-    const std::string file = options.data + "/" + name;
-    if (is(file) || is(file + ".gz")) refuse("the data set, --data " + options.data);
+  for (const data::Split split : {data::Split::train, data::Split::test}) {
+    const auto [images, labels] = data::idx_names(split);
+    for (const std::string& file : {options.data + "/" + images, options.data + "/" + labels}) {
+      if (is(file) || is(file + ".gz")) refuse("the data set, --data " + options.data);
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/convert.h"
+#include "finite.h"
 #include "interrupt.h"
 #include "median.h"
 #include "progress.h"
@@ -237,11 +238,8 @@ class Training {
 
   /// A loss tells of the weights before its step, so those that are about to be saved are looked at themselves.
   void check_weights() {
-    for (const auto& [name, values] : trainer_.params()) {
-      for (const double value : values.to_doubles()) {
-        if (std::isfinite(value)) continue;
-        fail_non_finite(trainer_.steps(), fmt::format("parameter {} holds {}", name, number_text(value)));
-      }
+    if (const auto found = find_not_finite(trainer_.params())) {
+      fail_non_finite(trainer_.steps(), fmt::format("parameter {} holds {}", found->name, number_text(found->value)));
     }
   }
 
